@@ -10,7 +10,10 @@ from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.spelling import nearest
 
 _WITH_LOCAL_PART = ("torch", "torchvision", "torchaudio", "xformers", "vllm", "dgl", "jaxlib")
-_OTHER_NAMES = {"pytorch": "torch", "tensorflow_gpu": "tensorflow"}
+_OTHER_NAMES = {
+    "pytorch": "torch", "tensorflow_gpu": "tensorflow", "opencv_python_headless": "opencv_python",
+    "opencv_contrib_python": "opencv_python", "sklearn": "scikit_learn",
+}  # fmt: skip
 _DISTRO = re.compile(r"[a-z]+[:-]?[a-z0-9.]+")
 _BASE = re.compile(r"[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from packaging.specifiers import SpecifierSet
+from pydantic import Field
 
 from reprokit.compat.package_schema import Accepts
 from reprokit.compat.schema import Fact, Span, Texts
@@ -37,7 +38,7 @@ class PackageFacts(Fact):
     cuda: str = ""
     python: tuple[Accepts, ...] = ()
     wheels: tuple[PackageWheels, ...] = ()
-    needs: dict[str, tuple[PackageNeeds, ...]] = {}
+    needs: dict[str, tuple[PackageNeeds, ...]] = Field({})
 
 
 class Clash(Span):

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter, ValidationError
 
 from reprokit.importing.edits import comment
-from reprokit.recipe.fields import PIN_NAMES, AptPackage, Version
+from reprokit.recipe.fields import PACKAGES, PIN_NAMES, AptPackage, Version
 from reprokit.recipe.model import Variant
 
 _PREFIX = "/variants/*/"
@@ -25,7 +25,7 @@ _MOST_JOBS = 256
 _LONGEST = 100
 # Pins that a wheel gives. Others name what blocks install, which a repair does not add.
 _WHEELS = ("torch", "torchvision", "torchaudio", "numpy", "dgl", "cmake", "flash_attn", "transformers", "tokenizers",
-           "xformers")  # fmt: skip
+           "xformers", *PACKAGES)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ PACKAGES = (
     "torchmetrics", "numba", "llvmlite", "scipy", "pandas", "scikit_learn", "scikit_image", "matplotlib",
     "opencv_python", "h5py", "keras", "tf_keras", "tensorboard", "flax", "optax", "chex", "gym", "gymnasium",
     "stable_baselines3", "torch_geometric", "torch_scatter", "torch_sparse", "torch_cluster", "mmcv",
-    "mmcv_full", "mmdet", "mmengine", "timm", "gradio", "fastapi", "starlette", "librosa", "setuptools", "deepspeed",
+    "mmcv_full", "mmdet", "mmengine", "timm", "librosa", "setuptools", "deepspeed",
     "cupy_cuda11x", "cupy_cuda12x", "cupy_cuda13x",
 )  # fmt: skip
 PIN_NAMES = (

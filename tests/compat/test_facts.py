@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from typing import Any, get_type_hints
 
 import pytest
+from packaging.specifiers import SpecifierSet
 from pydantic import BaseModel, ValidationError
 
 from reprokit.compat.facts import FOLDER, Facts, bundled, read
 from reprokit.compat.schema import Api
 from reprokit.compat.version import key
+from reprokit.recipe.fields import PACKAGES, PIN_NAMES
 
-FILES = sorted(p.stem for p in FOLDER.glob("*.yaml"))
+FILES = sorted(str(p.relative_to(FOLDER).with_suffix("")) for p in FOLDER.rglob("*.yaml"))
 
 
 def _sources(value: Any, path: str) -> Iterator[tuple[str, str]]:
@@ -190,7 +192,22 @@ def test_a_file_follows_its_schema(name: str) -> None:
 
 
 def test_every_file_that_a_rule_reads_has_a_schema() -> None:
-    assert {*FILES} - {*TYPED} == {"containers", "debian", "pypi"}
+    assert {f for f in FILES if "/" not in f} - {*TYPED} == {"containers", "debian", "pypi"}
+
+
+def test_packages_have_releases_and_follow_their_schema() -> None:
+    facts = {name: bundled().package(name) for name in PACKAGES}
+    assert [name for name, each in facts.items() if not each.versions] == []
+    assert [name for name, each in facts.items() if {*_untyped(each)}] == []
+
+
+def test_requirements_name_pins_and_are_as_pip_writes_them() -> None:
+    for file in (f for f in FILES if f.startswith("requires/")):
+        facts = bundled().package(file.removeprefix("requires/"))
+        assert {*facts.needs} <= {*PIN_NAMES}, file
+        specs = [spec for rows in facts.needs.values() for row in rows for spec in (row.spec, row.python)]
+        for spec in (*specs, *(row.spec for row in facts.python)):
+            SpecifierSet(spec)
 
 
 @pytest.mark.parametrize(("fact", "fault"), [({"removed_in": 1.0}, "removed_in"), ([], "Api")])

@@ -9,6 +9,7 @@ from reprokit.compat.rule import Problem, error, info, rule, unknown, warning
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, parts, public, series
 from reprokit.compat.view import Pin, View
+from reprokit.recipe.fields import PACKAGES
 
 
 @rule("cuda-release", changes="cuda")
@@ -62,7 +63,7 @@ def _gap(view: View, pin: Pin) -> tuple[str, str] | None:
 
 @rule("unpinned")
 def exact(view: View) -> Iterator[Problem]:
-    for name in ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers", *view.facts.wheels):
+    for name in ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers", *view.facts.wheels, *PACKAGES):
         pin = view.pin(name) if view.stack.pinned_exactly else None
         found = parts(pin.text) if pin else None
         if pin and found and len(found[0]) < 3 and len(pin.versions) > 1:

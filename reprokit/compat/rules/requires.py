@@ -7,6 +7,7 @@ from itertools import combinations
 
 from reprokit.compat.known import releases
 from reprokit.compat.model import CODE
+from reprokit.compat.package_schema import Accepts
 from reprokit.compat.requires_schema import Clash, PackageNeeds, meets
 from reprokit.compat.rule import CompatRule, Problem, Verdict, combined, error, rule
 from reprokit.compat.rules.python_wheels import no_wheel, wheel_tag
@@ -104,7 +105,9 @@ def _cuda(name: str) -> CompatRule:
         if pin and cuda and spec:
             wrong = f"the wheels of {name} load libraries of CUDA {spec}"
             sources = view.facts.package(name).source
-            verdicts = ((f"CUDA {c}", () if meets(spec, c) else [error(f"{wrong}, not {c}", sources)]) for c in cuda.versions)
+            verdicts = (
+                (f"CUDA {c}", () if meets(spec, c) else [error(f"{wrong}, not {c}", sources)]) for c in cuda.versions
+            )
             yield Problem((pin.label, cuda.label), combined(verdicts))
 
     return rule(f"{name.replace('_', '-')}-cuda", changes=_SUBJECTS, purposes=CODE)(check)
@@ -122,6 +125,40 @@ def _both(view: View, one: str, version: str, two: str, release: str) -> Iterato
         if mine and theirs and not any(all(meets(spec, v) for spec in (*mine, *theirs)) for v in known):
             reason = f"{one} {version} requires {dep} {', '.join(mine)}, but {two} {release} {', '.join(theirs)}"
             yield error(f"{reason}: no release is within both", (*first.source, *second.source))
+
+
+def _through(view: View, name: str, version: str, between: str, other: str, release: str) -> Iterator[Verdict]:
+    """Whether every release of `between` that a package requires refuses this release of `other`."""
+    specs = [row.spec for row in _between(view, name, version, between)]
+    within = [v for v in releases(view.facts, between) if specs and all(meets(spec, v) for spec in specs)]
+    refusals = [[row for row in _rows(view, between, v, other) if not meets(row.spec, release)] for v in within]
+    if refusals and all(refusals):
+        found = f"{name} {version} requires {between} {', '.join(specs)}, and {between} {within[-1]} {other}"
+        sources = (*view.facts.package(name).source, *view.facts.package(between).source)
+        yield error(f"{found} {refusals[-1][0].spec}, not {release}", sources)
+
+
+def _between(view: View, name: str, version: str, between: str) -> Iterator[Accepts]:
+    if (name, between) == ("transformers", "tokenizers"):
+        return rows_for(view.facts.transformers.accepts, version)
+    return _rows(view, name, version, between)
+
+
+@rule("requires-through", changes=_SUBJECTS)
+def through(view: View) -> Iterator[Problem]:
+    """A package with a pin that only what it requires refuses."""
+    for name in (name for name in (*PACKAGES, *_OTHERS) if view.known(name)):
+        needs = (*view.facts.package(name).needs, *(("tokenizers",) if name == "transformers" else ()))
+        for between in (each for each in needs if view.pin(each) is None):
+            for other in view.facts.package(between).needs:
+                pin, side = view.known(name), view.known(other)
+                if pin and side and other != name:
+                    verdicts = (
+                        (f"{name} {v} with {other} {w}", _through(view, name, v, between, other, w))
+                        for v in pin.versions[-5:]
+                        for w in side.versions[-5:]
+                    )
+                    yield Problem((pin.label, side.label), combined(verdicts))
 
 
 @rule("requires-together", changes=_SUBJECTS)

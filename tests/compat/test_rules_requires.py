@@ -1,0 +1,71 @@
+"""The findings on packages of PyPI in general: what they require of each other and of Python, and known clashes."""
+
+from __future__ import annotations
+
+import pytest
+
+from reprokit.compat.requires_schema import meets
+from tests.support.stacks import Check
+
+# (pins, gpu, purpose): {rule: severity}, infos left out. Nothing else may be found.
+CASES = [
+    # what a release requires
+    ("accelerate=1.3.0,torch=1.13.1", "", "import", {"accelerate-requires": "error"}),
+    ("accelerate=1.3.0,torch=2.0.1", "", "import", {}),
+    ("accelerate=1.3,torch=1.13.1", "", "import", {"accelerate-requires": "error"}),
+    ("datasets=2.14.5,huggingface_hub=1.0.0", "", "import", {"datasets-requires": "error"}),
+    ("datasets=2.15.0,huggingface_hub=1.0.0", "", "import", {}),
+    ("tensorflow=2.15.0,keras=3.0.3", "", "import", {"tensorflow-requires": "error"}),
+    ("tensorflow=2.15.0,keras=2.15.0", "", "import", {}),
+    # Python, by the metadata and by the wheels
+    ("accelerate=1.1.0,python=3.8", "", "import", {"accelerate-python": "error"}),
+    ("accelerate=1.1.0,python=3.9", "", "import", {}),
+    ("pandas=1.5.3,python=3.12", "", "import", {"pandas-python": "error"}),
+    ("pandas=1.5.3,python=3.11", "", "import", {}),
+    # what a third package makes impossible
+    ("transformers=4.34.1,huggingface_hub=0.20.3", "", "import", {"requires-through": "error"}),
+    ("transformers=4.37.2,huggingface_hub=0.20.3", "", "import", {}),
+    ("datasets=1.14.0,accelerate=0.33.0", "", "import", {"requires-together": "error"}),
+    ("datasets=2.19.0,accelerate=0.33.0", "", "import", {}),
+    # what no metadata says
+    ("pandas=2.1.4,numpy=2.0", "", "import", {"known-clash": "error"}),
+    ("pandas=2.2.2,numpy=2.0", "", "import", {}),
+    ("pandas=2.1.4,numpy=1.26", "", "import", {}),
+    ("peft=0.16.0,accelerate=0.30.1", "", "import", {"known-clash": "error"}),
+    ("peft=0.10.0,accelerate=0.30.1", "", "import", {}),
+    ("torch=2.0.1,setuptools=70.0.0", "", "compile", {"known-clash": "error"}),
+    ("torch=2.0.1,setuptools=70.0.0", "", "run", {}),
+    # CUDA of the libraries that a wheel loads
+    ("cupy_cuda11x=12.0.0,cuda=12.1", "", "run", {"cupy-cuda11x-cuda": "error"}),
+    ("cupy_cuda12x=12.0.0,cuda=12.1", "", "run", {}),
+    ("onnxruntime_gpu=1.16.0,cuda=12.1", "", "run", {"onnxruntime_gpu-cuda": "error"}),
+    ("onnxruntime_gpu=1.19.0,cuda=12.1", "", "run", {}),
+    # the GPU, by the torch that a package requires
+    ("vllm=0.6.0", "RTX 5090", "run", {"vllm-torch-gpu": "error"}),
+    ("vllm=0.9.2", "RTX 5090", "run", {}),
+    ("vllm=0.6.0", "H100", "run", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("pins", "gpu", "purpose", "expected"), CASES, ids=lambda v: str(v)[:60])
+def test_pins(check: Check, pins: str, gpu: str, purpose: str, expected: dict[str, str]) -> None:
+    found = {f.rule: f.severity for f in reversed(check(pins, gpu, purpose)) if f.severity != "info"}
+    assert found == expected
+
+
+def test_the_nearest_release_of_either_side_is_offered(check: Check) -> None:
+    (finding,) = check("peft=0.16.0,accelerate=0.30.1", "", "import")
+    assert finding.nearest == ("peft=0.14.0", "accelerate=1.0.0")
+
+
+def test_a_requirement_on_other_pythons_does_not_count(check: Check) -> None:
+    assert "pandas-requires" in {f.rule for f in check("pandas=1.5.3,numpy=1.20.3,python=3.10", "", "import")}
+    assert check("pandas=1.5.3,numpy=1.20.3,python=3.9", "", "import") == []
+
+
+@pytest.mark.parametrize(
+    ("spec", "version", "within"),
+    [(">=1.17,<2", "1.26", True), (">=3.6.1", "3.6", True), ("<0.18", "0.18.0", False), (">=0.4.3", "0.4.2", False)],
+)
+def test_a_short_version_stands_for_its_series(spec: str, version: str, within: bool) -> None:
+    assert meets(spec, version) is within
