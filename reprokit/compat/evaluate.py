@@ -43,7 +43,7 @@ def one_pin_is_enough(facts: Facts, stack: Stack, findings: list[Finding]) -> bo
 def judge(view: View, rules: Iterable[CompatRule] = RULES) -> Iterator[tuple[CompatRule, Finding]]:
     """Each rule with its findings, without `nearest`."""
     for rule in rules:
-        if view.stack.purpose in rule.purposes:
+        if view.stack.purpose in rule.purposes and (not rule.about or rule.about in view.stack.pins):
             for problem in rule.check(view):
                 subjects, verdict = problem.subjects, problem.verdict
                 if verdict is None:

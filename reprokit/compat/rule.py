@@ -35,19 +35,23 @@ class Problem:
 
 @dataclass(frozen=True)
 class CompatRule:
-    """One check. `changes` are the pins of which other releases may be offered, `purposes` those that it is for."""
+    """One check. `changes` are the pins of which other releases may be offered, `purposes` those that it is for.
+
+    With `about`, the rule is silent in stacks without that pin.
+    """
 
     id: str
     check: Callable[[View], Iterable[Problem]]
     changes: tuple[str, ...]
     purposes: tuple[Purpose, ...]
+    about: str = ""
 
 
 def rule(
-    name: str, changes: str = "", purposes: tuple[Purpose, ...] = PURPOSES
+    name: str, changes: str = "", purposes: tuple[Purpose, ...] = PURPOSES, about: str = ""
 ) -> Callable[[Callable[[View], Iterable[Problem]]], CompatRule]:
     """Make a rule of a function that finds problems in a stack. `changes` are names of pins, separated by blanks."""
-    return lambda check: CompatRule(name, check, tuple(changes.split()), purposes)
+    return lambda check: CompatRule(name, check, tuple(changes.split()), purposes, about)
 
 
 def combination_rule(

@@ -44,7 +44,7 @@ def _judge(view: View, name: str, version: str, other: str, release: str) -> Ite
 
 
 def _named(name: str, suffix: str, check: Callable[[View], Iterator[Problem]]) -> CompatRule:
-    return rule(f"{name.replace('_', '-')}-{suffix}", changes=_SUBJECTS)(check)
+    return rule(f"{name.replace('_', '-')}-{suffix}", changes=_SUBJECTS, about=name)(check)
 
 
 def _requires(name: str) -> CompatRule:
@@ -110,7 +110,7 @@ def _cuda(name: str) -> CompatRule:
             )
             yield Problem((pin.label, cuda.label), combined(verdicts))
 
-    return rule(f"{name.replace('_', '-')}-cuda", changes=_SUBJECTS, purposes=CODE)(check)
+    return rule(f"{name.replace('_', '-')}-cuda", changes=_SUBJECTS, purposes=CODE, about=name)(check)
 
 
 def _both(view: View, one: str, version: str, two: str, release: str) -> Iterator[Verdict]:
