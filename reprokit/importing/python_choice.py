@@ -12,6 +12,8 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from reprokit.compat.facts import Facts
 from reprokit.compat.package_schema import NumpyRelease, TorchRelease, WheelRelease
+from reprokit.compat.requires_schema import meets
+from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, key_or_zero
 from reprokit.errors import UsageError
 from reprokit.importing.build_minima import minima, unmet
@@ -19,6 +21,7 @@ from reprokit.importing.decision import Choice, Overruled, PythonBase
 from reprokit.importing.model import Statement
 from reprokit.importing.requirement_facts import exact as exact_version
 from reprokit.importing.requirement_lines import valid_requirement
+from reprokit.recipe.fields import PACKAGES
 
 # Metadata excludes Pythons; the others say which one the authors used, the most telling first.
 _BOUNDS = ("pyproject", "setup.cfg", "setup.py")
@@ -91,36 +94,45 @@ def _meets(python: str, specifier: str) -> bool:
 
 
 def _exact(text: str, facts: Facts) -> tuple[str, str] | None:
-    """The name and the version of `torch==1.7.1+cu110`; None for what has no facts on its wheels, and for ranges."""
+    """The pin and the version of `torch==1.7.1+cu110`; None for what no fact covers, and for ranges."""
     found = valid_requirement(text)
-    name = found.name.lower().replace("tensorflow-gpu", "tensorflow") if found else ""
-    version = exact_version(found.specifier) if found and _wheels(name, facts) else None
+    name = found.name.lower().replace("tensorflow-gpu", "tensorflow").replace("-", "_") if found else ""
+    version = exact_version(found.specifier) if found and _releases(name, facts) else None
     return (name, ".".join(map(str, version.release))) if version else None
 
 
-def _wheels(name: str, facts: Facts) -> Mapping[str, TorchRelease | NumpyRelease | WheelRelease]:
-    """The releases whose facts say for which Pythons they have wheels, oldest first."""
-    tables: dict[str, Mapping[str, TorchRelease | NumpyRelease | WheelRelease]] = {
-        "torch": facts.torch.releases,
-        "numpy": facts.numpy.releases,
-        **{name: table.releases for name, table in facts.wheels.items()},
-    }
-    return {version: one for version, one in tables.get(name, {}).items() if one.python}
+def _table(name: str, facts: Facts) -> Mapping[str, TorchRelease | NumpyRelease | WheelRelease]:
+    own = {"torch": facts.torch.releases, "numpy": facts.numpy.releases}
+    return own[name] if name in own else facts.wheels[name].releases if name in facts.wheels else {}
+
+
+def _releases(name: str, facts: Facts) -> list[str]:
+    """The releases of a pin whose Pythons the facts know, oldest first."""
+    known = [version for version, release in _table(name, facts).items() if release.python]
+    return sorted(known or (facts.package(name).versions.split() if name in PACKAGES else ()), key=key)
+
+
+def _fits(name: str, version: str, python: str, facts: Facts) -> bool:
+    """Whether pip installs a release on a Python, from a wheel where there are wheels for others."""
+    if table := _table(name, facts):
+        return _has_wheel(table[version].python, getattr(table[version], "abi3", False), python)
+    package = facts.package(name)
+    return all(meets(row.spec, python) for row in rows_for(package.python, version)) and all(
+        _has_wheel(row.tags, row.abi3, python) for row in rows_for(package.wheels, version)
+    )
+
+
+def _has_wheel(tags: Sequence[str], abi3: bool, python: str) -> bool:
+    minor = int(python.split(".")[1])
+    return f"cp3{minor}" in tags or (abi3 and minor > int(tags[0][3:]))
 
 
 def _steps(python: str, name: str, version: str, facts: Facts) -> int:
-    """How many releases away from a version the nearest one with a wheel for a Python is."""
-    releases = _wheels(name, facts)
-    known = sorted(releases, key=key)
+    """How many releases away from a version the nearest one that fits a Python is."""
+    known = _releases(name, facts)
     wanted = max(bisect(known, key_or_zero(version), key=key) - 1, 0)
-    fitting = [place for place, one in enumerate(known) if _fits(releases[one], python)]
+    fitting = [place for place, one in enumerate(known) if _fits(name, one, python, facts)]
     return min((abs(place - wanted) for place in fitting), default=len(known))
-
-
-def _fits(release: TorchRelease | NumpyRelease | WheelRelease, python: str) -> bool:
-    minor = int(python.split(".")[1])
-    abi3 = isinstance(release, WheelRelease) and release.abi3
-    return f"cp3{minor}" in release.python or (abi3 and minor > int(release.python[0][3:]))
 
 
 def _rank(

@@ -21,6 +21,11 @@ import pytest
         ("tokenizers==0.10.3\n", "debian:11 3.9"),
         ("jax==0.4.10\n", "debian:12 3.11"),
         ("apex==0.1\n", "debian:12 3.11"),
+        ("scipy==1.5.4\n", "debian:11 3.9"),
+        ("pandas==1.1.5\nscikit-learn==0.24.2\n", "debian:11 3.9"),
+        ("scipy>=1.5\n", "debian:12 3.11"),
+        ("accelerate==0.20.3\n", "debian:12 3.11"),
+        ("unknown-thing==0.1\n", "debian:12 3.11"),
         ("torch==1!2.0\n", "debian:12 3.11"),
     ],
 )
