@@ -102,8 +102,11 @@ def _exact(text: str, facts: Facts) -> tuple[str, str] | None:
 
 
 def _table(name: str, facts: Facts) -> Mapping[str, TorchRelease | NumpyRelease | WheelRelease]:
-    own = {"torch": facts.torch.releases, "numpy": facts.numpy.releases}
-    return own[name] if name in own else facts.wheels[name].releases if name in facts.wheels else {}
+    if name == "torch":
+        return facts.torch.releases
+    if name == "numpy":
+        return facts.numpy.releases
+    return facts.wheels[name].releases if name in facts.wheels else {}
 
 
 def _releases(name: str, facts: Facts) -> list[str]:
