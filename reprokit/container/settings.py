@@ -65,7 +65,7 @@ class ContainerSettings:
     root: bool = False
     workspace: str = ""
     recipe_file: str = ""
-    links: dict[str, str] = field(default_factory=dict)
+    links: dict[str, str] = field(default_factory=dict, hash=False)
 
 
 def merge(current: ContainerSettings, options: RunOptions) -> ContainerSettings:

@@ -139,9 +139,9 @@ class Folder:
                     yield here, "other", 0
 
     def stamp(self) -> str:
-        """A text that differs once a file below was added, removed or written: by sizes and times, unread."""
+        """A text that differs once a file below, but in .git, was added, removed or written: by sizes and times."""
         digest = hashlib.sha256()
-        for path, entry, _ in _walk(self._handle, self.root, lambda entry: False, ENTRIES):
+        for path, entry, _ in _walk(self._handle, self.root, lambda entry: entry.name == ".git", ENTRIES):
             if not _is_folder(entry):
                 info = entry.stat(follow_symlinks=False)
                 digest.update(repr((path, info.st_mode, info.st_size, info.st_mtime_ns)).encode())

@@ -28,7 +28,7 @@ def test_peaks_and_points_of_a_recipe(desk, image, monkeypatch):
     def with_usr(engine, target, options, notify):
         return ensure_running(engine, target, replace(options, mounts=(USR,)), notify)
 
-    monkeypatch.setattr("reprokit.profiling.run.ensure_running", with_usr)
+    monkeypatch.setattr("reprokit.bench.container.ensure_running", with_usr)
     match = re.search(r"model name\s*: *(.*)", Path("/proc/cpuinfo").read_text())
     counted = [("x.work", "GFLOP", 1.0), ("x.traffic", "MB", 1000.0), ("x.time", "ms", 100.0)]
     known = replace(RECORD, params={"n": 1}, cpu=match[1])

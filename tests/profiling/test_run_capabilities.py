@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from reprokit.bench import container
 from reprokit.container.attach import Command
 from reprokit.container.execute import Completed
 from reprokit.container.settings import RunOptions
@@ -52,9 +53,9 @@ def profile(tmp_path, monkeypatch):
     """`profile(stub, "perf")`: the capabilities and root of the containers that were made, in turn."""
 
     def with_stub(stub: Stub, tool: str, user: str | None = None) -> list[tuple[tuple[str, ...], bool]]:
-        monkeypatch.setattr(run, "ensure_running", stub.ensure_running)
+        monkeypatch.setattr(container, "ensure_running", stub.ensure_running)
         monkeypatch.setattr(run, "execute", stub.execute)
-        monkeypatch.setattr(run, "usual_name", lambda engine, target: "usual")
+        monkeypatch.setattr(container, "usual_name", lambda engine, target: "usual")
         monkeypatch.setattr(run, "numeric_user", lambda engine, container, described, user: "0:0")
         command = Command(["./a.out"], user=user)
         with Folder(tmp_path) as folder:
