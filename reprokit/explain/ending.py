@@ -31,8 +31,8 @@ _HARMLESS = re.compile(
 # The program went on after what it complained about. Command-line tools in Go print INFO[0000] only while they go on,
 # and engines end with the ID of what they made.
 _WENT_ON = re.compile(
-    rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again"
-    rb"|\b(?:completed?|finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
+    rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again|(?<!for )\bcompleted?\b"
+    rb"|\b(?:finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
     rb"|(?<![\w.-])\d(?:[\d.,]*\d)? ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
     rb"|^INFO\[\d+\] (?!.*(?:delet|shut|stopp|clean|roll))|^(?:[0-9a-f]{12}|[0-9a-f]{64})$"
 )
