@@ -7,8 +7,9 @@ import hashlib
 import hmac
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from reprokit import paths
@@ -22,7 +23,7 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.filelocks import file_lock
 from reprokit.recipe.find import Target
-from reprokit.redact import masking, secret_parts
+from reprokit.redact import MaskedLines, masking, secret_parts
 
 
 def bench_name(gpus: str | None, on: str | None = None) -> str:
@@ -75,18 +76,30 @@ def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:
 
 
 def hiding(execute: Execute, secrets: Iterable[str]) -> Execute:
-    """`execute` with `***` in its output for these values: no record and no kept log has them.
+    """`execute` with `***` in its output for these values: no record, no kept log and no screen has them.
 
     The container's own log is not written.
     """
     hidden = [value for value in secrets if secret_parts(value)]
     mask = masking(hidden)
 
-    def run(argv: Sequence[str], **options: Any) -> Completed:
-        done = execute(argv, **{**options, "logged": False})
+    def run(argv: Sequence[str], on_output: Callable[[str, str], None] | None = None, **options: Any) -> Completed:
+        shown: dict[str, MaskedLines] = {}
+        if on_output is not None:
+            for stream in ("stdout", "stderr"):
+                shown[stream] = MaskedLines(partial(_decoded, on_output, stream), hidden)
+            options["on_output"] = lambda stream, text: shown[stream].write(text.encode(errors="replace"))
+        done = execute(argv, **options, logged=False)
+        for lines in shown.values():
+            lines.finish()
         return replace(done, stdout=mask(done.stdout), stderr=mask(done.stderr))
 
     return run if hidden else execute
+
+
+def _decoded(write: Callable[[str, str], None], stream: str, data: bytes) -> None:
+    if data:
+        write(stream, data.decode(errors="replace"))
 
 
 def marks(variables: Mapping[str, str]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def test_values_of_an_environment_file_are_hidden_in_output():
     assert (done.stdout, done.stderr) == ("token *** *** 1", "***")
     assert asked == [{"workdir": "/w", "logged": False}]
     assert hiding(execute, ["1"]) is execute
+
+
+def test_values_of_an_environment_file_are_hidden_on_the_screen():
+    def execute(argv: list[str], on_output: Callable[[str, str], None], logged: bool) -> Completed:
+        for stream, text in (("stdout", "token hun"), ("stderr", "hunter2"), ("stdout", "ter2 given\nthe rest")):
+            on_output(stream, text)
+        return Completed(0)
+
+    seen: list[tuple[str, str]] = []
+    hiding(execute, ["hunter2"])(["x"], on_output=lambda stream, text: seen.append((stream, text)))
+    assert seen == [("stdout", "token *** given\n"), ("stdout", "the rest"), ("stderr", "***")]
 
 
 def test_a_mark_differs_by_value_and_by_user_and_is_no_plain_hash(monkeypatch, tmp_path):
