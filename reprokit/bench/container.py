@@ -89,7 +89,7 @@ def hiding(execute: Execute, secrets: Iterable[str]) -> Execute:
             for stream in ("stdout", "stderr"):
                 shown[stream] = MaskedLines(partial(_decoded, on_output, stream), hidden)
             options["on_output"] = lambda stream, text: shown[stream].write(text.encode(errors="replace"))
-        done = execute(argv, **options, logged=False)
+        done = execute(argv, **{**options, "logged": False})
         for lines in shown.values():
             lines.finish()
         return replace(done, stdout=mask(done.stdout), stderr=mask(done.stderr))

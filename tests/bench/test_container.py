@@ -77,7 +77,7 @@ def test_values_of_an_environment_file_are_hidden_on_the_screen():
         return Completed(0)
 
     seen: list[tuple[str, str]] = []
-    hiding(execute, ["hunter2"])(["x"], on_output=lambda stream, text: seen.append((stream, text)))
+    hiding(execute, ["hunter2"])(["x"], logged=True, on_output=lambda stream, text: seen.append((stream, text)))
     assert seen == [("stdout", "token *** given\n"), ("stdout", "the rest"), ("stderr", "***")]
 
 
