@@ -49,7 +49,7 @@ def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None
 def container_of_run(
     engine: Engine, target: Target, purpose: str, options: RunOptions, notify: Notify
 ) -> Iterator[str]:
-    """A new container of the target's image, which is removed at the end.
+    """A new container of the target's image. It is removed at the end.
 
     Its name is new, too: a process that was killed leaves its container with what it wrote, and others may run.
     """

@@ -176,7 +176,7 @@ class PlanSearch:
         return [self.named(record) for record in records if _key(record) not in before]
 
     def named(self, record: Record) -> Record:
-        """A record with the part of the command on which its samples depend, and with the program's digest."""
+        """The record as it is kept: of the command only what the samples depend on, and the program's digest."""
         return replace(record, command=self.command, files={**record.files, RECIPE: self.sources})
 
 

@@ -107,7 +107,7 @@ def _state(target: Target, repeat: int) -> str:
     from reprokit.image.labels import image_name
     from reprokit.image.lock.read import variant_lock
     from reprokit.image.render import render
-    from reprokit.untrusted.files import Folder
+    from reprokit.untrusted.files import stamp_of
 
     folder = workspace.locate(target.workspace, target.path)
     # Machines may share the state folder. A user may have removed the results.
@@ -117,7 +117,7 @@ def _state(target: Target, repeat: int) -> str:
         lambda: render(target).digest,
         lambda: str((lock := variant_lock(target)) and lock.hash),
         lambda: str(checkout_of(folder)),
-        lambda: Folder(folder).stamp() if folder.is_dir() else "",
+        lambda: stamp_of(folder) if folder.is_dir() else "",
         lambda: (Engine.connect().image(image_name(target)) or {}).get("Id", ""),
     ):
         try:

@@ -82,7 +82,7 @@ def _nearest(rule: CompatRule, finding: Finding, view: View) -> tuple[str, ...]:
 
 
 def _changing(rule: CompatRule, finding: Finding) -> tuple[str, ...]:
-    """The pins of which other releases may be offered; `*` stands for those that the finding names."""
+    """The pins for which other releases may be offered: those of the rule, or for `*` those that the finding names."""
     return tuple(s.partition("=")[0] for s in finding.subjects) if rule.changes == ("*",) else rule.changes
 
 

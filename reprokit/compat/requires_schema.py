@@ -31,7 +31,7 @@ class PackageWheels(Span):
 class PackageFacts(Fact):
     """A package. `versions`: its releases, separated by blanks; none where another file of facts has them.
 
-    `cuda` are the toolkits whose libraries its wheels load.
+    `cuda`: the versions of CUDA whose libraries its wheels load.
     """
 
     versions: str = ""

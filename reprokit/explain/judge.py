@@ -64,7 +64,7 @@ _MEANING = {
     "SystemError": "a fault in Python or in a compiled module",
     "KeyboardInterrupt": "somebody or the batch system stopped it",
 }
-# Faults of code, not of its data. Where a package raises one, its version often does not fit its caller.
+# Faults of code, not of data. If one is raised inside a package, its version often does not fit its caller.
 _CODE_FAULT = ("TypeError", "AttributeError", "NameError", "ImportError", "SyntaxError", "UnboundLocalError")
 _PACKAGE = re.compile(r"(?:(?:site|dist)-packages/|^(?=[\w/]+\.pyx$))(?P<name>\w+)/")
 # Classes that say less than the usual words of their message.

@@ -13,6 +13,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from reprokit.compat.facts import Facts
 from reprokit.compat.package_schema import NumpyRelease, TorchRelease, WheelRelease
 from reprokit.compat.requires_schema import meets
+from reprokit.compat.rules.python_wheels import has_wheel
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, key_or_zero
 from reprokit.errors import UsageError
@@ -118,24 +119,22 @@ def _releases(name: str, facts: Facts) -> list[str]:
 def _fits(name: str, version: str, python: str, facts: Facts) -> bool:
     """Whether pip installs a release on a Python, from a wheel where there are wheels for others."""
     if table := _table(name, facts):
-        return _has_wheel(table[version].python, getattr(table[version], "abi3", False), python)
+        return has_wheel(table[version].python, getattr(table[version], "abi3", False), python)
     package = facts.package(name)
     return all(meets(row.spec, python) for row in rows_for(package.python, version)) and all(
-        _has_wheel(row.tags, row.abi3, python) for row in rows_for(package.wheels, version)
+        has_wheel(row.tags, row.abi3, python) for row in rows_for(package.wheels, version)
     )
-
-
-def _has_wheel(tags: Sequence[str], abi3: bool, python: str) -> bool:
-    minor = int(python.split(".")[1])
-    return f"cp3{minor}" in tags or (abi3 and minor > int(tags[0][3:]))
 
 
 def _steps(python: str, name: str, version: str, facts: Facts) -> int:
     """How many releases away from a version the nearest one that fits a Python is."""
     known = _releases(name, facts)
     wanted = max(bisect(known, key_or_zero(version), key=key) - 1, 0)
-    fitting = [place for place, one in enumerate(known) if _fits(name, one, python, facts)]
-    return min((abs(place - wanted) for place in fitting), default=len(known))
+    for steps in range(len(known)):
+        near = [known[place] for place in {wanted - steps, wanted + steps} if 0 <= place < len(known)]
+        if any(_fits(name, one, python, facts) for one in near):
+            return steps
+    return len(known)
 
 
 def _rank(

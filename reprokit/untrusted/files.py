@@ -138,15 +138,6 @@ class Folder:
                 elif not _is_folder(entry):
                     yield here, "other", 0
 
-    def stamp(self) -> str:
-        """A text that differs once a file below, but in .git, was added, removed or written: by sizes and times."""
-        digest = hashlib.sha256()
-        for path, entry, _ in _walk(self._handle, self.root, lambda entry: entry.name == ".git", ENTRIES):
-            if not _is_folder(entry):
-                info = entry.stat(follow_symlinks=False)
-                digest.update(repr((path, info.st_mode, info.st_size, info.st_mtime_ns)).encode())
-        return digest.hexdigest()
-
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
         """The handle of the folder that contains `path`, and the last name of `path`."""
@@ -224,6 +215,16 @@ def pack(root: Path, tar: tarfile.TarFile, leaves_out: Callable[[str], bool]) ->
         if error.errno not in (errno.ELOOP, errno.ENOENT, errno.ENOTDIR):
             raise
         raise UsageError("a file was replaced while it was read", str(root), "try again") from None
+
+
+def stamp_of(folder: Path) -> str:
+    """A text that differs once a file below, but in .git, was added, removed or written: by sizes and times."""
+    digest = hashlib.sha256()
+    with Folder(folder) as opened:
+        for path, entry, _ in _walk(opened._handle, folder, lambda entry: entry.name == ".git", ENTRIES):
+            if not stat.S_ISDIR((info := entry.stat(follow_symlinks=False)).st_mode):
+                digest.update(repr((path, info.st_mode, info.st_size, info.st_mtime_ns)).encode())
+    return digest.hexdigest()
 
 
 def _walk(

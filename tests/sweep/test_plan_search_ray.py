@@ -22,7 +22,7 @@ from tests.support.names import unique
 from tests.support.searches import SUMMARY, Journal, job_of, measured_eagerly, tiny_search
 from tests.support.waiting import wait_for
 
-# Alone they take a minute; beside others Ray starts its processes slowly.
+# Beside other work Ray starts its processes slowly.
 pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(1500)]
 
 NAME = unique("raytune")

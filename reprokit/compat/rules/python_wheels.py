@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from packaging.specifiers import SpecifierSet
 
@@ -29,6 +29,12 @@ from reprokit.compat.view import View
 def wheel_tag(python: str) -> str:
     """`cp38` of `3.8.10`."""
     return "cp" + series(python).replace(".", "")
+
+
+def has_wheel(tags: Sequence[str], abi3: bool, python: str) -> bool:
+    """Whether one of the wheels with these tags, such as cp38, loads in a Python; with `abi3` later ones do."""
+    tag = wheel_tag(python)
+    return tag in tags or (abi3 and int(tag[3:]) > int(tags[0][3:]))
 
 
 def no_wheel(what: str, tags: Iterable[str], python: str, sources: Iterable[str], later: bool = False) -> Verdict:
@@ -219,10 +225,7 @@ def _has_wheel(view: View, name: str, spec: str, python: str) -> bool:
 
 def _fits(release: WheelRelease, python: str) -> bool:
     """Whether a release has a wheel for a Python; where no fact says so, it may."""
-    tag = wheel_tag(python)
-    if not release.python or tag in release.python:
-        return True
-    return release.abi3 and int(tag[3:]) > int(release.python[0][3:])
+    return not release.python or has_wheel(release.python, release.abi3, python)
 
 
 @rule("numpy-projects", changes="numpy tvm torch")

@@ -10,13 +10,13 @@ from reprokit.compat.model import CODE
 from reprokit.compat.package_schema import Accepts
 from reprokit.compat.requires_schema import Clash, PackageNeeds, meets
 from reprokit.compat.rule import CompatRule, Problem, Verdict, combined, error, rule
-from reprokit.compat.rules.python_wheels import no_wheel, wheel_tag
+from reprokit.compat.rules.python_wheels import has_wheel, no_wheel
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import older
 from reprokit.compat.view import View
 from reprokit.recipe.fields import PACKAGES
 
-# Pins with facts of their own, of which `facts/requires` has what they require of other packages.
+# Pins that have facts elsewhere: `facts/requires` has only what they require of other packages.
 _OTHERS = ("torchvision", "torchaudio", "xformers", "transformers", "tensorflow", "jax", "vllm")
 _SUBJECTS = "*"  # the nearest versions are searched for the pins that a finding names
 
@@ -89,9 +89,7 @@ def _judge_python(view: View, name: str, version: str, python: str) -> Iterator[
         if not meets(row.spec, python):
             yield error(f"{name} {version} requires Python {row.spec}, not {python}", facts.source)
     for wheels in rows_for(facts.wheels, version):
-        tag = wheel_tag(python)
-        later = wheels.abi3 and int(tag[3:]) > int(wheels.tags[0][3:])
-        if tag not in wheels.tags and not later:
+        if not has_wheel(wheels.tags, wheels.abi3, python):
             yield no_wheel(f"{name} {version}", wheels.tags, python, facts.source, wheels.abi3)
 
 
