@@ -26,9 +26,10 @@ NEEDS = {
     "debian": ["network"],
     "compile_cpp": ["compiler"],
     "nodes": ["engine"],
+    "ray_cluster_nodes": ["long"],
 }
 # Fixtures that start something that exists once a run: their tests stay in one worker.
-GROUPS = {"nodes": "cluster"}
+GROUPS = {"nodes": "cluster", "ray_cluster_nodes": "ray"}
 LONG_TIMEOUT_S = 1500
 
 _skips = Counter[str]()

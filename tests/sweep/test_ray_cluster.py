@@ -23,9 +23,6 @@ from tests.support.ray_nodes import RayNodes
 from tests.support.sweeps import RECIPE, by_process, jobs
 from tests.support.waiting import wait_for
 
-# Alone they take a minute; beside others Ray starts its processes slowly.
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(1500)]
-
 
 @pytest.fixture
 def ray(ray_cluster_nodes: RayNodes) -> Iterator[Any]:
@@ -122,6 +119,7 @@ def test_without_a_cluster_or_ray_the_remedy_is_named(monkeypatch):
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://[::1]:1", "127.0.0.1:99999"])
 def test_no_cluster_is_named(monkeypatch, address):
     pytest.importorskip("ray")
