@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from reprokit import paths
 
 
 @contextmanager
-def file_lock(file: Path, waiting: str, notify: Callable[[str], object]) -> Iterator[None]:
-    """Hold the lock `file`, in a private folder; `waiting` is reported while another process holds it."""
-    from filelock import FileLock, Timeout
+def file_lock(file: Path, waiting: str, notify: Callable[[str], object], how: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold the lock `file`, in a private folder; `waiting` is reported while another process holds it.
 
-    lock = FileLock(paths.private(file.parent) / file.name)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        notify(waiting)
-        lock.acquire()
-    try:
+    `how` is LOCK_EX, or LOCK_SH beside others that share it.
+    """
+    with (paths.private(file.parent) / file.name).open("ab") as opened:
+        acquire(opened, how, waiting, notify)
         yield
-    finally:
-        lock.release()
+
+
+def acquire(opened: IO[Any], how: int, waiting: str, notify: Callable[[str], object]) -> None:
+    """Lock an open file until it is closed; `how` and `waiting` as in `file_lock`."""
+    # flock, as filelock has no shared locks on it; the kernel releases it when the process ends.
+    try:
+        fcntl.flock(opened, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        notify(waiting)
+        fcntl.flock(opened, how)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import os
@@ -10,6 +11,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from reprokit import paths
@@ -26,14 +28,32 @@ from reprokit.recipe.find import Target
 from reprokit.redact import MaskedLines, masking, secret_parts
 
 
-def bench_name(gpus: str | None, on: str | None = None) -> str:
-    """The name of what one benchmark at a time uses: the machine as a whole, or only the devices that `gpus` names.
+def bench_name(gpus: str | None) -> str:
+    """The purpose of the container in which benchmarks run: one for the whole machine, one for each choice of devices.
 
     Raises UsageError.
     """
-    devices = parse_gpus(gpus).devices if gpus else ()
-    node = f"-{hashlib.sha256(on.encode()).hexdigest()[:12]}" if on else ""
-    return "-".join([f"bench{node}", *(f"gpu{device.replace(':', '.')}" for device in devices)])
+    return "-".join(["bench", *_devices(gpus)])
+
+
+def _devices(gpus: str | None) -> list[str]:
+    return [f"gpu{device.replace(':', '.')}" for device in (parse_gpus(gpus).devices if gpus else ())]
+
+
+@contextlib.contextmanager
+def machine_lock(gpus: str | None, on: str | None, notify: Notify) -> Iterator[None]:
+    """No other benchmark measures meanwhile: on the machine, or on the devices that `gpus` names.
+
+    Benchmarks that run at the same time distort each other's results. Raises UsageError.
+    """
+    start = paths.state() / (f"bench-{hashlib.sha256(on.encode()).hexdigest()[:12]}" if on else "bench")
+    devices, waiting = sorted(_devices(gpus)), "another benchmark is running: waiting for it"
+    with contextlib.ExitStack() as locks:
+        whole = fcntl.LOCK_SH if devices else fcntl.LOCK_EX
+        locks.enter_context(file_lock(Path(f"{start}.lock"), waiting, notify, whole))
+        for device in devices:  # sorted, so that two processes never wait for each other
+            locks.enter_context(file_lock(Path(f"{start}-{device}.lock"), waiting, notify))
+        yield
 
 
 def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, notify: Notify) -> str:

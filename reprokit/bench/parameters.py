@@ -1,14 +1,18 @@
-"""`--param NAME=VALUE` of `bench`."""
+"""The variables that a user sets for a benchmark: `--param NAME=VALUE`, and the parameters of a sweep."""
 
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Iterable
 
 from pydantic import TypeAdapter, ValidationError
 
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
 from reprokit.recipe.fields import EnvName
+from reprokit.recipe.model import Benchmark
+from reprokit.recipe.spelling import nearest
 
 _NAME: TypeAdapter[str] = TypeAdapter(EnvName)
 _HINT = "write --param NAME=VALUE, for example THREADS=4; a text that reads like a number has quotes: NAME='\"4\"'"
@@ -30,3 +34,15 @@ def parameter(text: str) -> tuple[str, str | int | float | bool]:
     if not separator or not finite:
         raise UsageError(f"{where}: the value is not text, a number, true or false", hint=_HINT)
     return name, value
+
+
+def doubtful(title: str, benchmark: Benchmark, names: Iterable[str]) -> list[str]:
+    """A line for each name that its matrix and command do not have, where it resembles one that they have.
+
+    Programs read other variables, too. But a slip would measure the same thing again and again, in silence.
+    """
+    own = {*benchmark.matrix, *re.findall(r"\$\{?([A-Za-z_]\w*)", benchmark.command)}
+    similar = {name: nearest(name, sorted(own)) for name in names if name not in own}
+    return [
+        f"{title} gets {name}, which its command and matrix do not have{like}" for name, like in similar.items() if like
+    ]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from reprokit.display import Notify
+from reprokit.filelocks import acquire
 
 # O_NONBLOCK: opening a planted pipe would block.
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -32,11 +33,8 @@ def claimed(partial: Path, notify: Notify) -> IO[bytes]:
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
             file.close()
             raise OSError(errno.EEXIST, "not a regular file with one name", str(partial))
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # perhaps a child of a killed process that has not died yet
-            notify("another export writes this file; waiting for it to end")
-            fcntl.flock(file, fcntl.LOCK_EX)
+        # Perhaps a child of a killed process holds it, that has not died yet.
+        acquire(file, fcntl.LOCK_EX, "another export writes this file; waiting for it to end", notify)
         with contextlib.suppress(FileNotFoundError):
             if partial.lstat().st_ino == found.st_ino:
                 return file

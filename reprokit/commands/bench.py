@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reprokit import completion, paths
+from reprokit import completion
 from reprokit.bench import extension
-from reprokit.bench.container import bench_name
-from reprokit.bench.parameters import parameter
+from reprokit.bench.container import bench_name, machine_lock
+from reprokit.bench.parameters import doubtful, parameter
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, assignments, with_parameters
 from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
 from reprokit.commands._shown import built, notify, sent, status
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import Absent, EngineError, ReprokitError, WorkFailed
-from reprokit.filelocks import file_lock
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
@@ -89,14 +88,16 @@ def bench(
     file = records.absolute() if records else Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
     fixed = {name: [value] for name, value in map(parameter, params)}
     chosen = {n: with_parameters(b, fixed) for n, b in _chosen(target, benchmarks or [], with_extension).items()}
+    for title, benchmark in chosen.items():
+        notify(*doubtful(title, benchmark, fixed))
     outcome = BenchOutcome(Rounds(repeat, warm_up, timeout), file)
     lines.check_writable(file)
-    waiting = "another benchmark is running: waiting for it"
-    # Benchmarks that run at the same time distort each other's results.
-    lock = file_lock(paths.state() / f"{bench_name(gpus, on)}.lock", waiting, notify)
     variables = options.variables_of(env_file)
-    with lock, options.engine_on(on) as there, opened_bench(there, target, gpus, chosen, stale, variables) as opened:
-        engine, container, found = opened
+    with (
+        machine_lock(gpus, on, notify),
+        options.engine_on(on) as there,
+        opened_bench(there, target, gpus, chosen, stale, variables) as (engine, container, found),
+    ):
         folder = extension.send(engine, container, found.execute, extension.sources(notify)) if with_extension else ""
         for title, benchmark in chosen.items():
             for combination in benchmark.combinations():

@@ -97,22 +97,20 @@ def _threads(text: str | None) -> list[int]:
 
 def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) -> tuple[list[MeasuredPeaks], str, str]:
     """The peaks, the processor and the GPU of a recipe's container."""
-    from reprokit import paths
     from reprokit.bench import extension
-    from reprokit.bench.container import container_of_run, gpus_for
+    from reprokit.bench.container import container_of_run, gpus_for, machine_lock
     from reprokit.bench.hardware import probe
     from reprokit.commands._shown import notify, status
     from reprokit.container.execute import execute
     from reprokit.container.settings import RunOptions
     from reprokit.errors import WorkFailed
-    from reprokit.filelocks import file_lock
     from reprokit.profiling.peaks import gpu, processors
     from reprokit.recipe.find import target
 
     recipe = target(name)
     run_options = RunOptions(gpus=gpus_for(engine, recipe, gpus))
-    lock = file_lock(paths.state() / "bench.lock", "a benchmark is running: waiting for it", notify)
-    with lock, container_of_run(engine, recipe, "roofline", run_options, notify) as container:
+    running = container_of_run(engine, recipe, "roofline", run_options, notify)
+    with machine_lock(None, None, notify), running as container:
         ask = partial(execute, engine, container, logged=False)
         hardware = probe(ask)
         with status(f"{recipe.label}: measuring the processors"):

@@ -15,7 +15,7 @@ import typer
 
 from reprokit import completion, paths
 from reprokit.bench import extension, tuning
-from reprokit.bench.container import bench_name
+from reprokit.bench.container import machine_lock
 from reprokit.bench.tuning import Dtype, Mask, PlanSearch, SearchProgress, SearchReader
 from reprokit.commands import _options as options
 from reprokit.commands._shown import notify
@@ -107,10 +107,9 @@ def tune(
     files = extension.sources(notify) | extension.sources(notify, tuning.RECIPE)
     # A search on a cluster has a container of its own: this machine may be a worker, too.
     purpose, gpus = ("search", "none") if runner == "ray" else ("", gpus)
-    waiting = f"another {purpose or 'benchmark'} is running: waiting for it"
-    lock = file_lock(paths.state() / f"{purpose or bench_name(gpus, on)}.lock", waiting, notify)
+    search_lock = file_lock(paths.state() / "search.lock", "another search is running: waiting for it", notify)
     with (
-        lock,
+        search_lock if purpose else machine_lock(gpus, on, notify),
         _cluster(runner) as ray,
         options.engine_on(on) as there,
         opened_bench(there, target, gpus, _RUNS, stale, {}, purpose) as (engine, container, found),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
+_SHOULD = "Input should be "
 _MOST = 1000  # faults: the text of each takes a kilobyte
 
 
@@ -32,12 +33,25 @@ def explained(
     """
     if error.error_count() > _MOST:
         return UsageError(f"{error.error_count()} fields are wrong", document.where, fields_hint)
-    first, *others = (_one(e, document, model, fields_hint, origins or {}) for e in error.errors())
+    first, *others = (_one(e, document, model, fields_hint, origins or {}) for e in _merged(error, document))
     message, where, hint = first
     more = [f"{w}: {m}" for m, w, _ in others[:4]]
     if len(others) > 4:
         more.append(f"and {len(others) - 4} more")
     return UsageError("\n  also ".join([message, *more]), where, hint)
+
+
+def _merged(error: ValidationError, document: yaml.Document) -> list[ErrorDetails]:
+    """The errors, those of one value that may have several types as one."""
+    found: dict[tuple[yaml.Path, int], ErrorDetails] = {}
+    for number, each in enumerate(error.errors()):
+        key = _document_path(each["loc"], document.data), 0 if each["msg"].startswith(_SHOULD) else number
+        if key in found and not key[1]:
+            found[key]["type"] = "union"
+            found[key]["msg"] += f" or {each['msg'].removeprefix(_SHOULD)}"
+        else:
+            found[key] = each
+    return list(found.values())
 
 
 def _one(
@@ -80,13 +94,15 @@ def _document_path(loc: tuple[Any, ...], data: Any) -> yaml.Path:
     """A pydantic location without the parts that are not keys: union branches, `[key]`, model names."""
     path: list[str | int] = []
     for part in loc:
+        if not isinstance(data, dict | list):
+            break
         inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
         if inside:
             data = data[part]
-        elif part == "[key]" or (isinstance(part, str) and "(" in part):
+        elif part == "[key]" or (isinstance(part, str) and ("(" in part or isinstance(data, list))):
             continue
         else:
-            data = None
+            data = {}
         path.append(part)
     return tuple(path)
 

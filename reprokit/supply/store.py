@@ -16,6 +16,7 @@ from typing import IO, Any
 from reprokit import paths
 from reprokit.display import Notify
 from reprokit.errors import EngineError
+from reprokit.filelocks import acquire
 from reprokit.host.disk import is_full
 
 _BLOCK = 1 << 20
@@ -122,13 +123,8 @@ class Store:
 
     @contextmanager
     def _locked(self, how: int, waiting: str, notify: Notify) -> Iterator[None]:
-        # flock, as filelock has no shared locks; the kernel releases it when the process ends.
         with self._lock_file() as file:
-            try:
-                fcntl.flock(file, how | fcntl.LOCK_NB)
-            except BlockingIOError:
-                notify(waiting)
-                fcntl.flock(file, how)
+            acquire(file, how, waiting, notify)
             yield
 
     def _lock_file(self) -> IO[str]:

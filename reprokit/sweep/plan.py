@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from reprokit.bench.parameters import doubtful
 from reprokit.bench.run import assignments, benchmarks, with_parameters
+from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.image.lock.read import recipe_lock, variant_lock
 from reprokit.image.render import render
@@ -78,7 +80,12 @@ class SweepPlan:
         return sum(job.title not in self.known for job in self.jobs)
 
 
-def jobs_of(sweep: SweepFile, where: str, image_of: Callable[[Target], str] = lambda target: "") -> list[Job]:
+def jobs_of(
+    sweep: SweepFile,
+    where: str,
+    image_of: Callable[[Target], str] = lambda target: "",
+    notify: Notify = lambda line: None,
+) -> list[Job]:
     """All jobs of a sweep, shuffled by its seed. Raises UsageError, also for too many, and for one named twice.
 
     `image_of` is as `Job.image`.
@@ -90,6 +97,9 @@ def jobs_of(sweep: SweepFile, where: str, image_of: Callable[[Target], str] = la
             variant = (target.path, target.variant_name)
             if variant not in images:
                 images[variant] = image_of(target)
+            for name, benchmark in benchmarks(target, run.benchmarks).items():
+                for line in doubtful(f"{target.label} {name}", benchmark, run.parameters):
+                    notify(line)
             for job in _jobs(sweep, run, target, where, images[variant]):
                 if job.id in found:
                     raise UsageError(f"{job.title} is named twice", where, "use `repeats` to measure more often")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
-from reprokit.bench.container import bench_name, gpus_for, hiding, marks
+from reprokit.bench.container import bench_name, gpus_for, hiding, machine_lock, marks
 from reprokit.container.execute import Completed
 from reprokit.errors import UsageError
 from reprokit.host import gpu as host_gpu
@@ -91,13 +92,33 @@ def test_a_mark_differs_by_value_and_by_user_and_is_no_plain_hash(monkeypatch, t
     assert marks({"A": "0"})["A"] != found["A"] and marks({}) == {}
 
 
-def test_benchmarks_of_other_gpus_and_nodes_have_other_names():
-    names = [
-        bench_name(None),
-        bench_name("device=0"),
-        bench_name("device=0,1"),
-        bench_name(None, "a/../b"),
-        bench_name("2"),
-    ]
-    assert names[:3] == ["bench", "bench-gpu0", "bench-gpu0-gpu1"] and names[4] == "bench"
-    assert names[3].startswith("bench-") and "/" not in names[3]
+def test_each_choice_of_gpus_has_a_container_of_its_own():
+    names = [bench_name(None), bench_name("2"), bench_name("device=0"), bench_name("device=0,1")]
+    assert names == ["bench", "bench", "bench-gpu0", "bench-gpu0-gpu1"]
+
+
+class Waits(Exception):
+    """In place of waiting."""
+
+
+@pytest.mark.parametrize(
+    ("held", "asked", "waits"),
+    [
+        (None, None, True), (None, "device=0", True), ("device=0", None, True), ("device=0", "device=0", True),
+        ("device=0,1", "device=1", True), ("device=1,0", "device=0,1", True), ("2", "device=0", True),
+        ("device=0", "device=1", False), ("device=0,2", "device=1,3", False),
+    ],
+)  # fmt: skip
+def test_benchmarks_share_a_machine_only_on_gpus_of_their_own(held, asked, waits, monkeypatch, tmp_path):
+    def notify(line):
+        raise Waits(line)
+
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
+    with machine_lock(held, None, notify):
+        with machine_lock(asked, "a/../node", notify):
+            pass
+        refused = pytest.raises(Waits, match="another benchmark") if waits else nullcontext()
+        with refused, machine_lock(asked, None, notify):
+            pass
+    with machine_lock(asked, None, notify):
+        pass

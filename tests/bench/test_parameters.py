@@ -1,11 +1,12 @@
-"""`--param NAME=VALUE`."""
+"""The variables that a user sets."""
 
 from __future__ import annotations
 
 import pytest
 
-from reprokit.bench.parameters import parameter
+from reprokit.bench.parameters import doubtful, parameter
 from reprokit.errors import UsageError
+from reprokit.recipe.model import Benchmark
 
 
 @pytest.mark.parametrize(
@@ -23,3 +24,12 @@ def test_values_are_those_of_yaml(text, value):
 def test_others_are_refused(text):
     with pytest.raises(UsageError, match="--param"):
         parameter(text)
+
+
+def test_a_slip_is_said_and_other_variables_are_not():
+    benchmark = Benchmark(command='run "$SIZE" ${MASK:-none}', matrix={"THREADS": [1]}, parse={"format": "records"})
+    assert doubtful("b", benchmark, ["THREADS", "SIZE", "MASK", "CUDA_LAUNCH_BLOCKING"]) == []
+    assert doubtful("b", benchmark, ["THREAD", "SIZES"]) == [
+        "b gets THREAD, which its command and matrix do not have; did you mean THREADS?",
+        "b gets SIZES, which its command and matrix do not have; did you mean SIZE?",
+    ]

@@ -11,13 +11,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from reprokit import paths
+from reprokit.bench.container import machine_lock
 from reprokit.bench.run import Rounds
 from reprokit.commands.bench import BenchOutcome
 from reprokit.container.lifecycle import usual_name
 from reprokit.engine import Engine
 from reprokit.errors import Absent, EngineError, ReprokitError, UsageError, WorkFailed
-from reprokit.filelocks import file_lock
 from reprokit.recipe.find import target
 from reprokit.results import lines
 from reprokit.results.lines import read
@@ -217,7 +216,7 @@ def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_
     assert all(r.environment["build"].startswith("fused_attention-") for r in records)
     engine = Engine.connect()
     # The lock of `bench`: another suite may be at this test, too.
-    with file_lock(paths.state() / "bench.lock", "", lambda line: None):
+    with machine_lock(None, None, lambda line: None):
         container = f"{usual_name(engine, target('fused-attention:cpu'))}-bench"
         engine.start(container)
         try:
