@@ -22,9 +22,12 @@ class ClaimBaseline(RecipePart):
     )
     variant: f.Line = Field(default="", description="its variant; by default that of the claim's records")
     value: float | int | None = Field(default=None, description="a number in place of a metric")
+    unit: f.Line = Field(default="", description="of `value`, such as ms; only times are converted")
 
     @model_validator(mode="after")
     def _one_origin(self) -> ClaimBaseline:
+        if bool(self.unit) != (self.value is not None):
+            raise ValueError("`value` and `unit` of a baseline belong together")
         if (self.value is not None) == bool(self.metric or self.params or self.variant):
             raise ValueError("a baseline has either `value`, or `metric`, `params` or `variant`")
         return self
@@ -64,8 +67,8 @@ def check_units(claims: Iterable[Claim], benchmark: str, units: Iterable[tuple[s
     """Raise ValueError for a claim in another unit than a benchmark's, which is given by metric."""
     for metric, unit in units:
         for claim in claims:
-            mine = claim.metric == metric and claim.benchmark in ("", benchmark) and not claim.baseline
-            if mine and unit_factor(unit, claim.unit) is None:
-                raise ValueError(
-                    f"the claim about {metric} is in {claim.unit!r}, but {benchmark} measures it in {unit!r}"
-                )
+            claimed = claim.baseline.unit if claim.baseline else claim.unit
+            if claim.metric != metric or claim.benchmark not in ("", benchmark):
+                continue
+            if (claimed or not claim.baseline) and unit_factor(unit, claimed) is None:
+                raise ValueError(f"the claim about {metric} is in {claimed!r}, but {benchmark} measures it in {unit!r}")

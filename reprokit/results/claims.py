@@ -181,9 +181,10 @@ def _samples(group: Group, unit: str) -> list[float]:
 def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Sequence[Group]) -> _Found | str:
     """How many times better the group is than its baseline of the same case and conditions, or why that is unknown."""
     if baseline.value is not None:
-        pair = (baseline.value, group.median) if claim.better == "lower" else (group.median, baseline.value)
-        ratio = _ratio(*pair)
-        return _Found(ratio, (None, None), (group,)) if ratio else _NO_RATIO
+        factor = unit_factor(baseline.unit, group.identity["unit"])
+        if factor is None:
+            return f"measured in {group.identity['unit'] or 'no unit'}, its baseline is in {baseline.unit}"
+        return _ratio_found(claim, [baseline.value * factor] * 2, group.samples, (group,))
     metric = baseline.metric or claim.metric
     cases = [
         other
@@ -207,10 +208,15 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
     best = (min if claim.better == "lower" else max)(
         _latest(others), key=lambda other: statistics.median(_samples(other, unit))
     )
-    one, other = _samples(best, unit), group.samples
-    above, below = (one, other) if claim.better == "lower" else (other, one)
+    return _ratio_found(claim, _samples(best, unit), group.samples, (group, best))
+
+
+def _ratio_found(
+    claim: Claim, baseline: Sequence[float], samples: Sequence[float], groups: tuple[Group, ...]
+) -> _Found | str:
+    above, below = (baseline, samples) if claim.better == "lower" else (samples, baseline)
     ratio = _ratio(statistics.median(above), statistics.median(below))
-    return _Found(ratio, ratio_interval(below, above), (group, best)) if ratio else _NO_RATIO
+    return _Found(ratio, ratio_interval(below, above), groups) if ratio else _NO_RATIO
 
 
 def _ratio(value: float | None, other: float) -> float | None:

@@ -106,8 +106,14 @@ def test_a_recipe_cannot_claim_in_another_unit_than_its_benchmark_prints():
     }
     Recipe.model_validate(recipe)
     recipe["claims"][0]["unit"] = "MB"
-    with pytest.raises(ValidationError, match="the claim about t is in 'MB', but b measures it in 'ms'"):
+    refused = "the claim about t is in 'MB', but b measures it in 'ms'"
+    with pytest.raises(ValidationError, match=refused):
         Recipe.model_validate(recipe)
+    ratio = {**recipe["claims"][0], "unit": "x", "baseline": {"value": 1, "unit": "s"}}
+    Recipe.model_validate({**recipe, "claims": [ratio]})
+    for baseline, error in [({"value": 1, "unit": "MB"}, refused), ({"value": 1}, "belong together")]:
+        with pytest.raises(ValidationError, match=error):
+            Recipe.model_validate({**recipe, "claims": [{**ratio, "baseline": baseline}]})
 
 
 def test_the_baseline_of_a_case_is_not_that_of_an_easier_one():
@@ -159,7 +165,11 @@ def test_the_baseline_can_be_another_variant_on_the_same_machine(judged):
 
 
 def test_a_number_of_the_paper_can_be_the_baseline(judged):
-    assert judged({"value": 3, "baseline": {"value": 3.0}}, {}).verdict == "reproduced"
+    found = judged({"value": 3, "baseline": {"value": 3.0, "unit": "ms"}}, {"samples": (0.9, 1.0, 1.1) * 3})
+    assert (found.verdict, found.measured) == ("reproduced", 3.0) and 0.9 < found.low < 1 < found.high < 1.2
+    assert judged({"value": 3, "baseline": {"value": 0.003, "unit": "s"}}, {}).measured == pytest.approx(3)
+    other = judged({"value": 3, "baseline": {"value": 3, "unit": "GB"}}, {})
+    assert (other.verdict, other.reason) == ("not comparable", "measured in ms, its baseline is in GB")
 
 
 @pytest.mark.parametrize(
@@ -190,7 +200,11 @@ def test_other_cases_are_not_comparable(judged):
     [
         ({"value": 0}, (0.0, 0.0), "no ratio: a number is 0 or less, or too large"),
         ({"value": 1}, (0.0, 0.0), "no ratio: a number is 0 or less, or too large"),
-        ({"value": 1, "baseline": {"value": 2}}, (0.0, 0.0), "no ratio: a number is 0 or less, or too large"),
+        (
+            {"value": 1, "baseline": {"value": 2, "unit": "ms"}},
+            (0.0, 0.0),
+            "no ratio: a number is 0 or less, or too large",
+        ),
         ({"value": 1, "over": "mean"}, (0.0, 0.0), "no geometric mean: a number is 0 or less"),
         ({"value": 1e-300}, (1e150, 1e150), "no ratio: a number is 0 or less, or too large"),
     ],

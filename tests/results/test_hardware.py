@@ -37,7 +37,7 @@ def test_all_gpus_are_of_the_claimed_kind_and_enough(claimed, measured, fits):
 def test_a_number_of_a_cpu_is_comparable_on_that_cpu_alone():
     on_cpu = {"gpu": "none"}
     assert other(on_cpu) == f"measured on {XEON}, claimed for the paper's"
-    assert other({**on_cpu, "baseline": {"value": 2}})
+    assert other({**on_cpu, "baseline": {"value": 2, "unit": "ms"}})
     assert other({**on_cpu, "cpu": "xeon E5-2680"}) == ""
     assert other({**on_cpu, "cpu": "Xeon E5-2680"}, cpu="Apple M1") == "measured on Apple M1, claimed for the paper's"
     assert other({**on_cpu, "baseline": {"params": {"impl": "a"}}}) == ""
