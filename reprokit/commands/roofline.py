@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from reprokit.results.roofline_plot import Roof
 
 _MOST_THREADS = 1024
+# In one plot points stand beside each other, so they have these in common.
+_ALIKE = ("gpu", "threads", "driver", "node", "image_digest", "commit", "changes", "files")
 
 
 def roofline(
@@ -46,7 +48,7 @@ def roofline(
 
     Without NAME nothing is measured: the GPUs of this machine are shown, or all that are known. With NAME, loops of
     multiply-adds, of dot products, of reads and of copies run in the recipe's container. The plot also has the points
-    of the recipe's results that counted their work on the same hardware.
+    of the variant's latest results on the same hardware, where they counted their work.
     """
     from reprokit.commands._shown import notify
     from reprokit.compat.facts import bundled
@@ -125,15 +127,30 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
 
 
 def _points(name: str, hardware: Sequence[str]) -> list[RooflinePoint]:
-    """Points of the recipe's results on this processor without a GPU, or on this GPU."""
+    """Points of the variant's latest results, of one image, on this processor without a GPU, or on this GPU."""
+    from reprokit.bench.parse import Measurement
+    from reprokit.commands._shown import notify
     from reprokit.recipe.find import target
     from reprokit.results import lines
+    from reprokit.results.likeness import groups, latest_alike
     from reprokit.results.roofline import points
 
-    file = Path(lines.FOLDER) / f"{target(name).recipe.name}.jsonl"
+    asked = target(name)
+    file = Path(lines.FOLDER) / f"{asked.recipe.name}.jsonl"
     cpu, gpu = hardware
-    found = lines.read(file) if file.exists() else []
-    return points([each for each in found if (each.gpu == gpu if each.gpu else each.cpu == cpu)])
+    known = lines.read(file) if file.exists() else []
+    found = groups(
+        each
+        for each in known
+        if each.variant == asked.variant_name and (each.gpu == gpu if each.gpu else each.cpu == cpu)
+    )
+    if not found:
+        return []
+    alike, note = latest_alike(found, _ALIKE)
+    if note:
+        notify(f"points: {note}")
+    facts = [(group.identity, tuple(group.samples)) for group in alike]
+    return points([Measurement(its["metric"], its["unit"], samples, its["params"]) for its, samples in facts])
 
 
 def _roofs(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks]) -> list[Roof]:

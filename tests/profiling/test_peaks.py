@@ -16,6 +16,7 @@ from reprokit.container.lifecycle import ensure_running
 from reprokit.errors import SourceError, WorkFailed
 from reprokit.host.mounts import BindMount
 from reprokit.profiling import peaks
+from reprokit.recipe import find
 from reprokit.results import lines
 from tests.support.records import RECORD
 
@@ -31,17 +32,20 @@ def test_peaks_and_points_of_a_recipe(desk, image, monkeypatch):
     monkeypatch.setattr("reprokit.bench.container.ensure_running", with_usr)
     match = re.search(r"model name\s*: *(.*)", Path("/proc/cpuinfo").read_text())
     counted = [("x.work", "GFLOP", 1.0), ("x.traffic", "MB", 1000.0), ("x.time", "ms", 100.0)]
-    known = replace(RECORD, params={"n": 1}, cpu=match[1])
+    known = replace(RECORD, params={"n": 1}, cpu=match[1], variant=find.target(image).variant_name)
     mine = [replace(known, metric=metric, unit=unit, samples=(value,)) for metric, unit, value in counted]
     other = [replace(each, cpu="another processor", params={"n": 2}) for each in mine]
-    lines.append(desk, f"results/{image}.jsonl", [*mine, *other])
+    older = [replace(each, image_digest="sha256:0", params={"n": 3}, time="2020-01-01T00:00:00Z") for each in mine]
+    of_another = [replace(each, variant="other", params={"n": 4}) for each in mine]
+    lines.append(desk, f"results/{image}.jsonl", [*older, *mine, *other, *of_another])
     done = CliRunner().invoke(cli.app, ["roofline", image, "--threads", "1", "--plot", "roof.svg", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     (one,) = found["measured"]
     assert one["threads"] == 1 and found["processor"] == match[1]
     assert 1 < one["peaks"]["float32"] < 1000 and 0.1 < one["bandwidths"]["copy"] < 1000
-    (point,) = found["points"]  # not that of another processor
+    (point,) = found["points"]  # not that of another processor, an older image, another variant
+    assert "points: only the latest of 2 sets of unlike records, which differ in image_digest" in done.stderr
     assert (point["rate"], point["intensity"]) == (pytest.approx(10.0), pytest.approx(1.0))
     assert "1 thread float32" in Path("roof.svg").read_text()
 
