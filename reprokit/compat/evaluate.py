@@ -72,7 +72,9 @@ def _nearest(rule: CompatRule, finding: Finding, view: View) -> tuple[str, ...]:
     A pin that causes no new error is preferred to a nearer one that does.
     """
     found = []
-    before = _errors(view)
+    about = _kinds(finding)
+    # Other errors of the same pins should end, too.
+    before = {each for each in _errors(view) if each.partition("|")[2] != about}
     for name in _changing(rule, finding):
         for number, offered in enumerate(options(view, name)):
             best = _best(rule, finding, view, offered, before, clean_only=number > 0)
@@ -132,11 +134,11 @@ def _others(subjects: tuple[str, ...], name: str) -> frozenset[str]:
 
 def _errors(view: View) -> set[str]:
     """Errors by rule and by the kinds of their subjects, GPUs by name."""
-    return {
-        f.rule + "|" + ",".join(s if s.startswith("gpu=") else s.partition("=")[0] for s in f.subjects)
-        for _, f in judge(view)
-        if f.severity == "error"
-    }
+    return {f"{f.rule}|{_kinds(f)}" for _, f in judge(view) if f.severity == "error"}
+
+
+def _kinds(finding: Finding) -> str:
+    return ",".join(s if s.startswith("gpu=") else s.partition("=")[0] for s in finding.subjects)
 
 
 def options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:

@@ -43,7 +43,7 @@ def parse_pins(text: str) -> dict[str, str]:
 def check_pin(name: str, value: str, where: str) -> None:
     """Raises UsageError if `name` is not a pin or `value` cannot be a version of it."""
     if name not in PIN_NAMES:
-        raise UsageError(f"unknown pin {name!r}{nearest(name, PIN_NAMES)}", where, f"pins are {', '.join(PIN_NAMES)}")
+        raise UsageError(f"unknown pin {name!r}{nearest(name, PIN_NAMES)}", where, "`reprokit help fields` lists them")
     if name == "base":
         if not _BASE.fullmatch(value):
             raise UsageError(f"base={value} is not an image reference", where, "write for example base=debian:12")

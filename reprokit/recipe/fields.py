@@ -217,7 +217,7 @@ def _plain_line(text: str) -> str:
 
 def _pin_name(text: str) -> str:
     if text not in PIN_NAMES:
-        raise ValueError(f"not a pin{nearest(text, PIN_NAMES)} (pins: {', '.join(PIN_NAMES)})")
+        raise ValueError(f"not a pin{nearest(text, PIN_NAMES)} (`reprokit help fields` lists them)")
     return text
 
 

@@ -185,7 +185,7 @@ def test_all_recipes_are_checked_where_none_is_named(check: Call) -> None:
 @pytest.mark.parametrize(
     ("args", "says", "hint"),
     [
-        (["--pins", "cuad=11"], "unknown pin 'cuad'; did you mean cuda?", "pins are cuda"),
+        (["--pins", "cuad=11"], "unknown pin 'cuad'; did you mean cuda?", "`reprokit help fields` lists them"),
         (["--pins", "cuda=11.x"], "cuda=11.x is not a version", "11 stands for"),
         (["--pins", "cuda=$(id)"], "is not a version", ""),
         (["--pins", "cuda=11.8;id"], "is not a version", ""),
@@ -215,7 +215,9 @@ def test_wrong_usage_is_one_line_and_a_remedy(check: Call, args: list[str], says
 def test_wrong_usage_as_a_user_sees_it() -> None:
     done = in_process("--pins", "cuad=11")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: unknown pin 'cuad'; did you mean cuda? (--pins)\nhint: pins are cuda")
+    assert done.stderr.startswith(
+        "error: unknown pin 'cuad'; did you mean cuda? (--pins)\nhint: `reprokit help fields`"
+    )
     assert "Traceback" not in done.stderr
 
 

@@ -36,6 +36,14 @@ def test_nearest(check: Check, pins: str, gpu: str, purpose: str, rule: str, nea
     assert any(nearest in f.nearest for f in check(pins, gpu, purpose) if f.rule == rule)
 
 
+def test_the_nearest_pin_ends_all_errors_of_the_same_pins(check: Check) -> None:
+    found = check("peft=0.10.0,accelerate=0.20.3", "", "run")
+    assert {(f.rule, f.nearest) for f in found} == {
+        ("known-clash", ("peft=0.4.0", "accelerate=0.21.0")),
+        ("peft-requires", ("peft=0.4.0", "accelerate=0.21.0")),
+    }
+
+
 def test_a_driver_is_offered_too(check: Check) -> None:
     (finding,) = check("cuda=12.1", "A100", driver="470.57.02")
     assert set(finding.nearest) == {"cuda=11.3", "driver=530.30.02"}
