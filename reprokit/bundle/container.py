@@ -6,10 +6,8 @@ Unlike an engine's `export` it keeps the configuration: ENV, WORKDIR, ENTRYPOINT
 from __future__ import annotations
 
 import contextlib
-import io
 import json
 import re
-import tarfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +26,8 @@ from reprokit.interrupts import deferred
 from reprokit.oci.model import Image
 from reprokit.oci.read import EngineImage, engine_image
 from reprokit.oci.store import layers_of
+from reprokit.untrusted.limits import LINKED_FILE
+from reprokit.untrusted.tar import Stream, members
 
 _SNAPSHOTS = "reprokit-export"
 # These belong to this machine's container, or claim that the image is what its recipe builds.
@@ -132,11 +132,10 @@ def _name(found: dict[str, Any]) -> str:
     return f"container/{found['Name'].lstrip('/').lower()}:latest"
 
 
-def _content(engine: Engine, container: str, path: str) -> bytes | None:
-    archive = engine.get_archive(container, path)
-    if archive is None:
-        return None
-    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        member = tar.next()
-        content = tar.extractfile(member) if member else None
-        return content.read() if content else None
+@contextlib.contextmanager
+def _content(engine: Engine, container: str, path: str) -> Iterator[tuple[int, Iterator[bytes]] | None]:
+    """The size and content of a file, None where there is none."""
+    with engine.archive(container, path, LINKED_FILE) as blocks:
+        stream = Stream(blocks or ())
+        member = next(members(stream, f"{container}:{path}"), None) if blocks else None
+        yield (member.size, stream.body(member.size)) if member and member.isreg() else None

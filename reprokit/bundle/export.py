@@ -56,6 +56,8 @@ class ExportRequest:
             )
         if self.form == "squashfs" and len(self.names) > 1:
             raise UsageError("a squashfs has only one image", hint="export one image at a time")
+        if not out.name:
+            raise UsageError("the target is a folder that exists", str(out), "name a new one, or a file")
         if any(old.resolve() == out.resolve() for old in self.since):
             raise UsageError("a bundle cannot replace the one that it is made against", str(out))
 

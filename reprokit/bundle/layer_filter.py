@@ -7,6 +7,7 @@ import posixpath
 import tarfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
@@ -32,7 +33,8 @@ _MOST_LARGE = 10
 _ONE_CHILD = 0.9
 _END = bytes(2 * tarfile.BLOCKSIZE)
 
-Fetch = Callable[[str], bytes | None]
+# The size of a file of the container, and its content.
+Fetch = Callable[[str], AbstractContextManager[tuple[int, Iterator[bytes]] | None]]
 
 
 @dataclass
@@ -98,12 +100,14 @@ def _other_link(member: tarfile.TarInfo, path: str, now_at: str | None, fetch: F
         member.linkname = now_at
         yield member.tobuf(tarfile.PAX_FORMAT)
         return
-    content = fetch(path)
-    if content is None:
-        raise EngineError("a file was removed while the container was exported", path, "repeat the command")
-    member.type, member.linkname, member.size = tarfile.REGTYPE, "", len(content)
-    yield member.tobuf(tarfile.PAX_FORMAT)
-    yield content + bytes(-len(content) % tarfile.BLOCKSIZE)
+    with fetch(path) as found:
+        if found is None:
+            raise EngineError("a file was removed while the container was exported", path, "repeat the command")
+        member.size, content = found
+        member.type, member.linkname = tarfile.REGTYPE, ""
+        yield member.tobuf(tarfile.PAX_FORMAT)
+        yield from content
+        yield bytes(-member.size % tarfile.BLOCKSIZE)
 
 
 def _matches(path: str, patterns: Sequence[str]) -> bool:

@@ -6,6 +6,7 @@ and the extras that it names.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
@@ -40,6 +41,13 @@ class ImageMetadata(Model):
     compute_capabilities: tuple[str, ...] = ()
     recipe_text: str = ""
     lock_text: str = ""
+
+
+def part_path(kind: str, name: str) -> str:
+    """Where a part stands in the bundle: its header is one block, in which a path has at most 100 bytes."""
+    folder, suffix = ("workspaces", ".tar.zst") if kind == "workspace" else ("sbom", ".cdx.json")
+    path = f"{folder}/{name}{suffix}"
+    return path if len(path) <= 100 else f"{folder}/{hashlib.sha256(name.encode()).hexdigest()}{suffix}"
 
 
 class Part(Model):

@@ -15,7 +15,7 @@ from typing import NoReturn, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from reprokit.bundle.canonical_tar import Member, refuse, scan
-from reprokit.bundle.model import METADATA, SIGNATURE, Metadata, small_files
+from reprokit.bundle.model import METADATA, SIGNATURE, Metadata, part_path, small_files
 from reprokit.errors import UsageError
 from reprokit.host.disk import is_full
 from reprokit.image.base.resolve import carried_name
@@ -29,6 +29,7 @@ from reprokit.oci.model import (
     ImageIndex,
     ImageManifest,
     Layer,
+    ambiguous,
     blob_path,
 )
 from reprokit.untrusted.documents import first_fault, validated
@@ -107,6 +108,8 @@ class Bundle:
             total += len(config)  # counted for each name, because each is parsed and hashed
             DOCUMENTS.check(total, "bytes of image configs in a bundle", self.where)
             diff_ids = self._document(ImageConfig, name).rootfs.diff_ids
+            if key := ambiguous(config):
+                self._refuse(f"{described.name}: readers understand the key {key!r} of its config differently")
             LAYERS.check(len(diff_ids), f"layers in the image {described.name}", self.where)
             if len(manifest.layers) != len(diff_ids):
                 self._refuse(f"{described.name}: its manifest and its config have different numbers of layers")
@@ -153,8 +156,7 @@ class Bundle:
         if left_over := set(self.metadata.absent) - set(blobs):
             self._refuse(f"{min(left_over)} is marked as excluded, but no image has it")
         for part in self.metadata.parts:
-            expected = f"workspaces/{part.name}.tar.zst" if part.kind == "workspace" else f"sbom/{part.name}.cdx.json"
-            if part.path != expected:
+            if part.path != part_path(part.kind, part.name):
                 self._refuse(f"{part.path} cannot be the {part.kind} {part.name!r}")
         inputs = self.metadata.inputs
         sizes = [(blob_path(layer.blob.digest), layer.blob.size) for layer in layers if layer.blob]

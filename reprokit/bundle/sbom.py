@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
 
 from reprokit import __version__
-from reprokit.bundle.model import ImageMetadata, Part
+from reprokit.bundle.model import ImageMetadata, Part, part_path
 from reprokit.errors import UsageError
 from reprokit.oci.model import digest_of
 from reprokit.supply.kinds import kinds
@@ -64,7 +64,7 @@ def part_of(image: ImageMetadata) -> tuple[Part, bytes] | None:
         return None
     content = of_image(image)
     name = f"{image.recipe}--{image.variant}"
-    path = f"sbom/{name}.cdx.json"
+    path = part_path("sbom", name)
     return Part(kind="sbom", name=name, path=path, digest=digest_of(content), size=len(content)), content
 
 

@@ -20,7 +20,7 @@ import zstandard
 
 from reprokit import consent, paths
 from reprokit.bundle.canonical_tar import refuse
-from reprokit.bundle.model import Part
+from reprokit.bundle.model import Part, part_path
 from reprokit.bundle.read import Bundle
 from reprokit.bundle.recipes import home
 from reprokit.bundle.resumable_tar import ResumableTar
@@ -57,7 +57,7 @@ def workspace_of(recipe: str) -> tuple[str, Path]:
 def add_workspace(tar: ResumableTar, recipe: str) -> Part:
     """Add the workspace of a recipe, without owners. Raises UsageError where there is none."""
     name, folder = workspace_of(recipe)
-    path, hashed = f"workspaces/{name}.tar.zst", Hashed(tar.write)
+    path, hashed = part_path("workspace", name), Hashed(tar.write)
     with tar.begin():
         packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(hashed, closefd=False)  # type: ignore[arg-type]
         with packer, tarfile.open(fileobj=packer, mode="w|", format=tarfile.PAX_FORMAT) as inner:

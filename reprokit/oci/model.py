@@ -6,6 +6,8 @@ A layer is known across machines by its diff ID, the digest of its uncompressed 
 from __future__ import annotations
 
 import hashlib
+import json
+from collections import Counter
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -120,3 +122,24 @@ class ImageConfig(BaseModel):
 
     rootfs: _RootFs
     config: _Settings | None = None
+
+
+def ambiguous(config: bytes) -> str:
+    """A key of a config that stands twice or in another case, "" where there is none.
+
+    Engines ignore the case of keys, and join objects whose key stands twice.
+    """
+    twice: list[str] = []
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        counts = Counter(key for key, _ in pairs)
+        twice.extend(key for key, count in counts.items() if count > 1)
+        return dict(pairs)
+
+    value = json.loads(config, object_pairs_hook=once)
+    for each in (value, value.get("config") or {}):
+        folded = Counter(map(str.casefold, each))
+        twice += [key for key in each if folded[key.casefold()] > 1]
+    known = ImageConfig.model_fields
+    twice += [key for key in value if key not in known and key.casefold() in known]
+    return twice[0] if twice else ""

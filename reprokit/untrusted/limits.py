@@ -108,6 +108,8 @@ PACKAGES = Limit("PACKAGES", 16 << 20)
 CONTROL = Limit("CONTROL", 32 << 20)
 # A file that is read from a container; for passwd and group, all of /etc before them.
 CONTAINER_FILE = Limit("CONTAINER_FILE", 64 << 20)
+# Bytes of a file that an export takes from a container, as its other name is excluded.
+LINKED_FILE = Limit("LINKED_FILE", 64 << 30)
 # One report of a profiler: a trace of some minutes of training has about 1 GB.
 PROFILE = Limit("PROFILE", 4 << 30)
 # Lines of a table that a profiler prints: ncu prints one for each launch, and takes a second for some of them.

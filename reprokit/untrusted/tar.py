@@ -15,8 +15,8 @@ from reprokit.untrusted.limits import ENTRIES, TAR_HEADER, Limit
 
 _BLOCK = 1 << 20
 _LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-_PAX = (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE)
-_EXTENDED = (*_LONG, *_PAX, tarfile.XGLTYPE)
+_EXTENDED = (*_LONG, tarfile.XHDTYPE, tarfile.XGLTYPE)
+_USTAR, _STAR = b"ustar\0", b"tar\0"
 _LENGTH = 20  # digits
 _LONGEST_PATH = 4096  # Linux's PATH_MAX
 
@@ -68,14 +68,15 @@ class Stream:
 def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES) -> Iterator[tarfile.TarInfo]:
     """The entries of a stream or an open file. The caller reads the body of one before it takes the next.
 
-    Global headers are ignored, as in engines; sparse files are refused. Raises TarError and EOFError if the tar is
-    damaged, UsageError naming `where` beyond a limit.
+    Global headers are ignored, as in engines. Sparse files are refused, and headers that engines, GNU tar and Python
+    read differently. Raises TarError and EOFError if the tar is damaged, UsageError naming `where` beyond a limit.
     """
-    count, extended, records, most = 0, 0, dict[str, str](), limit.most
+    count, extended, most = 0, 0, limit.most
+    records, seen = dict[str, str](), set[bytes]()
     while first := stream.read(tarfile.BLOCKSIZE):
         if not any(first):
             break
-        member = tarfile.TarInfo.frombuf(first, "utf-8", "surrogateescape")
+        member = _header(first)
         count += 1
         if count > most:
             limit.check(count, "entries in a tar", where)
@@ -85,17 +86,26 @@ def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES)
             extended += member.size
             TAR_HEADER.check(extended, "bytes of extended headers for one entry of a tar", where)
             content = stream.read(_padded(member.size))[: member.size]
+            added: dict[str, str] = {}
             if member.type in _LONG:
                 name = content.partition(b"\0")[0].decode("utf-8", "surrogateescape")
-                records["path" if member.type == tarfile.GNUTYPE_LONGNAME else "linkpath"] = name
-            elif member.type in _PAX:
-                records |= _records(content)
+                added = {"path" if member.type == tarfile.GNUTYPE_LONGNAME else "linkpath": name}
+            elif member.type == tarfile.XHDTYPE:
+                added = _records(content)
+            is_global = member.type == tarfile.XGLTYPE
+            empty = "" in (added.get("path"), added.get("linkpath"))  # which Go passes over
+            if empty or member.type in seen or (seen and is_global) or records.keys() & added.keys():
+                raise tarfile.ReadError("an extended header that readers understand differently")
+            seen |= set() if is_global else {member.type}
+            records |= added
             continue
+        if member.type == tarfile.SOLARIS_XHDTYPE:
+            raise tarfile.ReadError("an extended header of Solaris")
         if member.type == tarfile.GNUTYPE_SPARSE or any(key.startswith("GNU.sparse") for key in records):
             raise tarfile.ReadError(f"{member.name!r} is a sparse file")
         if records:
             _apply(records, member)
-        extended, records = 0, {}
+        extended, records, seen = 0, {}, set()
         end = stream.tell() + (_padded(member.size) if _has_body(member) else 0)
         yield member
         if stream.seek(end) != end:
@@ -106,6 +116,17 @@ def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES)
     while rest := stream.read(_BLOCK):
         if any(rest):
             raise EOFError("a header is damaged")
+
+
+def _header(block: bytes) -> tarfile.TarInfo:
+    """One header block. Python joins a prefix to the name that other formats than ustar do not have."""
+    member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    if block[257:263] != _USTAR:
+        name = block[:100].partition(b"\0")[0].decode("utf-8", "surrogateescape")
+        member.name = name.rstrip("/") if member.isdir() else name
+    elif block[508:512] == _STAR:
+        raise tarfile.ReadError(f"{member.name!r} has the header of another format, star")
+    return member
 
 
 def _has_body(member: tarfile.TarInfo) -> bool:

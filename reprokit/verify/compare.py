@@ -119,7 +119,9 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in config.items():
         if key == "Env" and isinstance(value, list):
-            flat |= {f"env {str(each).partition('=')[0]}": str(each).partition("=")[2] for each in value}
+            for name, _, text in (str(each).partition("=") for each in value):
+                # Of one name more than once, all count: which value a process gets is the runtime's affair.
+                flat[f"env {name}"] = f"{flat[f'env {name}']}, {text}" if f"env {name}" in flat else text
         elif key == "Labels" and isinstance(value, dict):
             flat |= {f"label {name}": str(text) for name, text in value.items() if name not in _LABELS}
         elif value and key not in _NOTES:

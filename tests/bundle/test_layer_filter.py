@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 from collections.abc import Iterator
+from contextlib import nullcontext
 
 import pytest
 
@@ -39,7 +40,8 @@ def _filter(
     data: bytes, patterns: list[str], content: bytes | None = b""
 ) -> tuple[dict[str, bytes | str], FilterReport]:
     report = FilterReport()
-    out = b"".join(filter_layer(_blocks(data), patterns, lambda path: content, report))
+    found = None if content is None else (len(content), iter([content]))
+    out = b"".join(filter_layer(_blocks(data), patterns, lambda path: nullcontext(found), report))
     with tarfile.open(fileobj=io.BytesIO(out)) as tar:
         return {m.name: m.linkname or (tar.extractfile(m).read() if m.isreg() else "") for m in tar}, report
 
@@ -47,7 +49,7 @@ def _filter(
 def test_without_patterns_nothing_changes():
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
         data = _tar([("a", None), ("a/" + "long" * 60, b"x" * 5000), ("ü", b"y"), ("l", "ü"), ("e", b"")], form)
-        out = b"".join(filter_layer(_blocks(data), [], lambda path: None, FilterReport()))
+        out = b"".join(filter_layer(_blocks(data), [], lambda path: nullcontext(None), FilterReport()))
         assert out == data[: len(out) - 1024] + bytes(1024)
         assert not any(data[len(out) :])
 

@@ -12,6 +12,7 @@ from reprokit.bundle.load import checked
 from reprokit.bundle.model import METADATA
 from reprokit.errors import UsageError
 from reprokit.oci.model import DOCKER_MANIFEST, INDEX, OCI_LAYOUT
+from tests.support import made as making
 from tests.support.damage import ALL, spoilt
 from tests.support.images import noise, tar_of
 from tests.support.made import Made, tar
@@ -39,6 +40,13 @@ def files_below(folder: Path) -> list[str]:
 
 def test_the_undamaged_bundle_is_accepted(tmp_path):
     assert refusal(made().write(tmp_path / "x.rkit")) is None
+
+
+def test_a_config_that_engines_read_differently_is_refused(tmp_path, monkeypatch):
+    plain = making.config_of
+    monkeypatch.setattr(making, "config_of", lambda *args: plain(*args)[:-1] + b', "Config": {"Entrypoint": ["/x"]}}')
+    error = refusal(made().write(tmp_path / "x.rkit"))
+    assert error and "readers understand the key 'config' of its config differently" in error.message
 
 
 @pytest.mark.slow

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import tarfile
+from pathlib import Path
 
 import pytest
 from cyclonedx.schema import SchemaVersion
 from typer.testing import CliRunner
 
-from reprokit.bundle.model import ImageMetadata
+from reprokit.bundle.export import ExportRequest
+from reprokit.bundle.model import ImageMetadata, part_path
 from reprokit.bundle.sbom import of_image, part_of, sbom
 from reprokit.cli import app
 from reprokit.errors import UsageError
+from reprokit.oci.layout import header
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import KINDS, AptPackage, CondaPackage, Distribution, GitCommit
 from tests.support.made import Made, tar
@@ -142,6 +145,21 @@ def test_a_file_of_the_bundle_and_inspect(tmp_path):
     made.metadata["parts"] = [{**part.model_dump(), "path": "sbom/other.cdx.json"}]
     path.write_bytes(tar({**made.files, "sbom/other.cdx.json": content}))
     assert "cannot be the sbom" in str(call("inspect", str(path)).exception)
+
+
+def test_long_names_fit_into_the_header_of_an_entry(monkeypatch):
+    image = ImageMetadata.model_construct(recipe="r" * 60, variant="v" * 60, lock_text="x")
+    monkeypatch.setattr("reprokit.bundle.sbom.of_image", lambda image: b"{}")
+    part, _ = part_of(image)
+    assert part.path == part_path("sbom", part.name) and len(header(part.path, 2)) == 512
+    assert part.path != part_path("sbom", part.name + "x")
+
+
+@pytest.mark.parametrize("target", [".", "/"])
+@pytest.mark.parametrize("form", ["rkit", "docker", "oci-dir", "squashfs"])
+def test_a_target_without_a_name_is_refused(form, target):
+    with pytest.raises(UsageError, match="the target is a folder that exists"):
+        ExportRequest(names=["x"], form=form).check(Path(target))
 
 
 def test_without_a_lock_the_content_is_not_known():

@@ -53,7 +53,7 @@ TARS = {
         limits.TAR_HEADER,
     ),
     "empty files": (zstandard.compress(entry() * 8192) * 256, limits.ENTRIES),
-    "empty headers": (zstandard.compress(entry(kind=tarfile.XHDTYPE) * 8192) * 256, limits.ENTRIES),
+    "empty headers": (zstandard.compress(entry(kind=tarfile.XGLTYPE) * 8192) * 256, limits.ENTRIES),
     "zeros": (frame(entry(size=20 * GIB), 20 * GIB), limits.UNPACKED),
 }  # fmt: skip
 

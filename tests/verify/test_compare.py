@@ -107,6 +107,11 @@ def test_a_damaged_layer_is_named(tmp_path: Path):
         compare_layers(ComparedLayer(1, ""), (good, tmp_path / "other"), {}, "layer 1")
 
 
+def test_a_variable_that_stands_twice_differs_from_one():
+    twice, once = {"Env": ["PATH=/evil", "PATH=/bin"]}, {"Env": ["PATH=/bin"]}
+    assert changed_settings(twice, once) == [("env PATH", "/evil, /bin", "/bin")]
+
+
 def test_settings_that_differ():
     one = {"Env": ["A=1", "B=2"], "Labels": {"reprokit.version": "1", "x": "y"}, "Image": "sha256:1", "Cmd": ["bash"]}
     other = {"Env": ["A=2"], "Labels": {"reprokit.version": "2", "x": "y"}, "Healthcheck": {"Test": ["CMD", "x"]}}
