@@ -15,7 +15,8 @@ from reprokit.sweep.runner import JobAnswer, JobPlace
 
 _WHOLE = ""  # in place of a GPU: the machine as a whole
 _LOOK_S = 1.0
-# A place that loses so many jobs one after the other gets no more.
+# A place that loses so many jobs of a recipe's variant in a row gets no more of them. Jobs of others still go there:
+# the cause may be the recipe, such as data that can no longer be downloaded.
 _MOST_LOST = 3
 
 
@@ -39,7 +40,7 @@ class PlaceRunner:
         self._waiting: list[Job] = []
         self._answers: queue.SimpleQueue[tuple[JobAnswer, str]] = queue.SimpleQueue()
         self._busy: set[tuple[str, str]] = set()
-        self._lost: Counter[str] = Counter()
+        self._lost: Counter[tuple[str, str]] = Counter()
 
     def submit(self, jobs: Sequence[Job]) -> None:
         self._waiting += jobs
@@ -47,7 +48,7 @@ class PlaceRunner:
     def results(self) -> Iterator[JobAnswer]:
         since = time.monotonic()
         while self._waiting or self._busy:
-            places = [place for place in self.places() if self._lost[place.key] < _MOST_LOST]
+            places = self.places()
             self._start(places)
             if self._busy:
                 since = time.monotonic()
@@ -69,8 +70,9 @@ class PlaceRunner:
     def _start(self, places: Sequence[JobPlace]) -> None:
         left = []
         for job in self._waiting:
-            better = [place for place in places if place.key not in job.avoid and _able(job, place)]
-            for place in better or places:
+            allowed = self._allowed(job, places)
+            better = [place for place in allowed if place.key not in job.avoid and _able(job, place)]
+            for place in better or allowed:
                 device = self._free(job, place)
                 if device is not None:
                     self._busy.add((place.key, device))
@@ -79,6 +81,9 @@ class PlaceRunner:
             else:
                 left.append(job)
         self._waiting = left
+
+    def _allowed(self, job: Job, places: Sequence[JobPlace]) -> list[JobPlace]:
+        return [place for place in places if self._lost[place.key, job.label] < _MOST_LOST]
 
     def _free(self, job: Job, place: JobPlace) -> str | None:
         """The GPU for a job, `_WHOLE` for one that has the place to itself, None where it must wait."""
@@ -95,16 +100,17 @@ class PlaceRunner:
         self._answers.put((JobAnswer(job, place, found.output, found.error, found.lost), device))
 
     def _count(self, answer: JobAnswer) -> None:
-        key = answer.place.key
+        key, label = (answer.place.key, answer.job.label), answer.job.label
         self._lost[key] = self._lost[key] + 1 if answer.lost else 0
         if self._lost[key] == _MOST_LOST:
-            self._notify(f"{answer.place} gets no more jobs: {_MOST_LOST} in a row were lost there: {answer.error}")
+            lost = f"{_MOST_LOST} in a row were lost there: {answer.error}"
+            self._notify(f"{answer.place} gets no more jobs of {label}: {lost}")
 
     def _refused(self, places: Sequence[JobPlace]) -> Iterator[JobAnswer]:
         """Give up the jobs that no place can run."""
         refused, self._waiting = self._waiting, []
-        why = "no machine has a GPU" if places else "no machine is left"
         for job in refused:
+            why = "no machine has a GPU" if self._allowed(job, places) else f"no machine is left for {job.label}"
             yield JobAnswer(job, JobPlace(""), error=why, final=True)
 
 

@@ -99,7 +99,7 @@ def test_an_interrupted_sweep_keeps_what_is_measured_and_continues(folder, tidie
 @pytest.mark.slow
 def test_failures_are_named_and_tried_again(folder):
     done = sweep("s.yaml", **NOWHERE)
-    assert done.returncode == 1 and "this machine gets no more jobs: 3 in a row were lost there" in done.stderr
+    assert done.returncode == 1 and f"this machine gets no more jobs of {NAME}:cpu: 3 in a row" in done.stderr
     assert "error: 2 of 2 jobs failed, the first: " in done.stderr and "hint: the same command tries" in done.stderr
     assert not (folder / "results").exists()
     data = json.loads(sweep("s.yaml", "--json", **NOWHERE).stdout)

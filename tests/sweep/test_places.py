@@ -19,7 +19,7 @@ PLAIN = JobPlace("p", "p")
 
 
 class Machines:
-    """Remembers who ran what, and how many at once. `lost` are places that lose every job."""
+    """Remembers who ran what, and how many at once. Every job of a place or label in `lost` is lost."""
 
     def __init__(self, *places: JobPlace, lost: tuple[str, ...] = ()) -> None:
         self.places, self.lost = list(places), lost
@@ -41,7 +41,7 @@ class Machines:
         with self._lock:
             self.now[place.key, device] -= 1
             self.now[place.key] -= 1
-        return ProcessResult("", "lost", True) if place.key in self.lost else ProcessResult("done")
+        return ProcessResult("", "lost", True) if {place.key, job.label} & {*self.lost} else ProcessResult("done")
 
     def results(self, *submitted):
         self.runner.submit(submitted)
@@ -85,9 +85,30 @@ def test_a_place_that_loses_three_jobs_gets_no_more():
     found = Machines(PLAIN, JobPlace("q", "q"), lost=("p",))
     answers = found.results(*jobs(20))
     assert [key for key, _ in found.ran].count("p") == 3 and sum(each.lost for each in answers) == 3
-    assert found.notes == ["p gets no more jobs: 3 in a row were lost there: lost"]
+    assert found.notes == ["p gets no more jobs of x:cpu: 3 in a row were lost there: lost"]
     alone = Machines(PLAIN, lost=("p",)).results(*jobs(5))
-    assert [each.error for each in alone].count("no machine is left") == 2
+    assert [each.error for each in alone].count("no machine is left for x:cpu") == 2
+
+
+def test_a_recipe_whose_jobs_are_lost_takes_no_place_from_another_recipe():
+    found = Machines(PLAIN, lost=("x:cpu",))
+    answers = found.results(*jobs(5), *jobs(5, recipe="y"), *jobs(5, recipe="x", variant="cuda"))
+    good = [each for each in answers if each.job.label != "x:cpu"]
+    assert [each.error for each in good] == [""] * 10
+    bad = Counter(each.error for each in answers if each.job.label == "x:cpu")
+    assert bad == {"lost": 3, "no machine is left for x:cpu": 2}
+
+
+def test_jobs_are_lost_in_a_row_only_without_one_that_runs_between():
+    lost = iter([True, True, False, True, True, True])
+
+    def measure(job, place, device):
+        return ProcessResult("", "lost", True) if next(lost) else ProcessResult("done")
+
+    runner = PlaceRunner(lambda: [PLAIN], measure, lambda: None, print)
+    runner.submit(jobs(8))
+    errors = [each.error for each in runner.results()]
+    assert errors == ["lost", "lost", "", *["lost"] * 3, *["no machine is left for x:cpu"] * 2]
 
 
 def test_jobs_wait_for_a_place_that_comes_back():
