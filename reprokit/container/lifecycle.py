@@ -34,6 +34,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     built, a mount's source is missing, a port is taken or the name is in use; EngineError where the engine fails.
     """
     check_options(engine, options, notify)
+    services.check_network(target, options.network)
     origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
     with _locked(engine, name, notify):

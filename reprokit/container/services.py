@@ -64,6 +64,12 @@ def of_container(engine: Engine, container: str) -> dict[str, dict[str, Any]]:
     return known(engine, f"{OF}={container}").get(container, {})
 
 
+def check_network(target: Target, network: str | None, where: str = "", hint: str = "omit --network") -> None:
+    """Raises UsageError where a container with this network could not reach the services of its recipe."""
+    if target.variant.services and network in ("host", "none"):
+        raise UsageError(f"services are not reachable with --network {network}", where, hint)
+
+
 def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify) -> None:
     """Make the services of `target`, and no others, run beside its running container, and wait until they are ready.
 
@@ -74,13 +80,9 @@ def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify)
     if not services and not present:
         return
     found = engine.container(container) or {}
-    mode = found["HostConfig"]["NetworkMode"]
-    if services and mode in ("host", "none"):
-        raise UsageError(
-            f"services are not reachable with --network {mode}",
-            container,
-            f"omit --network; a container that has it already ends with `reprokit rm --force {container}`",
-        )
+    # The container may have had its network before the recipe had services.
+    hint = "`--network bridge` makes the container again, with its files"
+    check_network(target, found["HostConfig"]["NetworkMode"], container, hint)
     images = _images(engine, target, notify)
     who = identity(engine.host.caller(), engine.info())
     bodies = {name: _body(engine, container, target, name, images[name], who) for name in services}

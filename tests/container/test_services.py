@@ -140,6 +140,25 @@ def test_the_networks_lead_nowhere_else(engine, mine, sh):
         assert engine.container(f"{name}-{mode}") is None
 
 
+def test_a_container_keeps_its_network_where_services_would_be_lost(engine, mine, sh):
+    name = ensure_running(engine, mine.recipe(DB.format(says="x")))
+    made = engine.container(name)["Id"]
+    with pytest.raises(UsageError, match="not reachable with --network host"):
+        ensure_running(engine, mine.recipe(DB.format(says="x")), RunOptions(network="host"))
+    assert engine.container(name)["Id"] == made and sh(name, f"{ASK[0]} -c '{ASK[2]}'") == "x\n"
+
+
+def test_a_container_without_the_network_for_services_gets_it_with_its_files(engine, mine, sh):
+    name = ensure_running(engine, mine.recipe(), RunOptions(network="none"))
+    sh(name, "echo kept > /tmp/file")
+    target = mine.recipe(DB.format(says="x"))  # the recipe gets services later
+    with pytest.raises(UsageError, match="not reachable with --network none") as refused:
+        ensure_running(engine, target)
+    assert "--network bridge" in refused.value.hint
+    assert ensure_running(engine, target, RunOptions(network="bridge")) == name
+    assert sh(name, "cat /tmp/file") == "kept\n" and sh(name, f"{ASK[0]} -c '{ASK[2]}'") == "x\n"
+
+
 @pytest.mark.parametrize(
     ("service", "why"),
     [
