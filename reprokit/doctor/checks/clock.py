@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -31,9 +32,11 @@ def find(host: Examined) -> Iterator[Finding]:
         engine_time = text(host.info().get("SystemTime"))
     except NotAsked:
         return
-    if engine_time and not host.node:
-        # Nanoseconds and Z, which Python 3.10 does not read.
-        engine = datetime.fromisoformat(f"{engine_time[:19]}+00:00").timestamp()
+    # Python 3.10 reads neither nanoseconds nor Z.
+    written = re.fullmatch(r"(.{19})(?:\.\d+)?(Z|[+-]\d\d:\d\d)", engine_time)
+    if written and not host.node:
+        zone = written[2].replace("Z", "+00:00")  # otherwise that of the engine's machine
+        engine = datetime.fromisoformat(written[1] + zone).timestamp()
         yield from _judged("clock.engine", "the engine's clock", engine - time.time())
 
 

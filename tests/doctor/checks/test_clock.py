@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 import pytest
 
@@ -16,6 +16,14 @@ def test_the_engines_clock(machine: FakeMachine, ahead: int, rules: set[str]) ->
     told = datetime.fromtimestamp(time.time() + ahead, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.123456789Z")
     machine.engine = PlainEngine({**INFO, "SystemTime": told})
     assert machine.rules(clock) == rules
+
+
+@pytest.mark.parametrize("hours", [2, -5])
+def test_the_engine_writes_its_own_time_zone(machine: FakeMachine, hours: int) -> None:
+    there = datetime.now(timezone(timedelta(hours=hours)))
+    written = f"{there:%Y-%m-%dT%H:%M:%S}.123456789{hours:+03d}:00"
+    machine.engine = PlainEngine({**INFO, "SystemTime": written})
+    assert machine.rules(clock) == set()
 
 
 def test_a_nodes_clock(machine: FakeMachine) -> None:
