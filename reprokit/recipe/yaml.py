@@ -55,7 +55,11 @@ def read(text: str, where: str) -> Document:
 
 def scalar(value: str | int | float | bool) -> str:
     """A value as `read` reads it, on one line."""
-    # JSON quotes a text that reads like a number. But YAML 1.1 reads 1e-07 as a text: its numbers have a point.
+    # JSON quotes a text that reads like a number. But YAML has no pairs of surrogates.
+    if isinstance(value, str):
+        escaped = (json.dumps(char)[1:-1] if char <= "\uffff" else f"\\U{ord(char):08x}" for char in value)
+        return f'"{"".join(escaped)}"'
+    # YAML 1.1 reads 1e-07 as a text: its numbers have a point.
     text = json.dumps(value)
     return text.replace("e", ".0e") if isinstance(value, float) and "." not in text else text
 

@@ -30,6 +30,7 @@ def test_the_call_keeps_the_types_of_parameters():
         "K": -1e22,
         "L": 1.5e300,
         "M": "1e-07",
+        "N": "\U0001f600 \U0010ffff \u2028 \\ud83d\\ude00",
     }
     words = bench_command(replace(JOB, params=params, timeout=5, warm_up=2), "/r", "gpu1", "GPU-1")
     given = [word.removeprefix("--param=") for word in words if word.startswith("--param=")]
