@@ -9,6 +9,7 @@ from typing import Any
 
 from reprokit.errors import ReprokitError
 from reprokit.results import lines
+from reprokit.results.likeness import has_params
 from reprokit.results.record import Record
 from reprokit.sweep.bench_process import MOST_OUTPUT
 from reprokit.sweep.runner import JobAnswer
@@ -44,8 +45,13 @@ def records_of(answer: JobAnswer) -> list[Record]:
             if (theirs := getattr(record, name)) != (ours := getattr(answer.job, name)):
                 raise ValueError(f"it returned a record of another {name}: {_short(theirs)}, not {_short(ours)}")
         for name, value in answer.job.params.items():
-            if not _same(record.params.get(name), value):
-                raise ValueError(f"it returned a record of other parameters: {name}={_short(record.params.get(name))}")
+            printed = record.params.get(name)
+            # The program may print a variable that it was given in another way: 'true' for True. Records of `tune`, and
+            # of older workers, have no variables.
+            given = record.variables.get(name, printed)
+            if not _same(given, value) or not has_params(record.params, {name: value}):
+                theirs = printed if _same(given, value) else given
+                raise ValueError(f"it returned a record of other parameters: {name}={_short(theirs)}")
         key = json.dumps([record.metric, record.unit, record.params], sort_keys=True)
         if key in seen:
             raise ValueError(f"it returned two records of {_short(record.metric)} with the same parameters")

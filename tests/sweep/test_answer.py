@@ -51,6 +51,10 @@ def test_records_get_the_job_and_the_alias_of_the_place():
         (changed(params={"N": True, "LAYOUT": "row"}), "other parameters: N=True"),
         (changed(params={"N": 1.0, "LAYOUT": "row"}), "other parameters: N=1.0"),
         (changed(params={"LAYOUT": "row"}), "other parameters: N=None"),
+        (changed(variables={"N": True, "LAYOUT": "row"}), "other parameters: N=True"),
+        (changed(variables=OWN.params, params={"N": 2, "LAYOUT": "row"}), "other parameters: N=2"),
+        (changed(variables=OWN.params, params={"N": True, "LAYOUT": "row"}), "other parameters: N=True"),
+        (changed(variables=OWN.params, params={"LAYOUT": "row"}), "other parameters: N=None"),
         (changed(samples=[]), "not a record"),
         (changed(samples=[float("nan")]), "not a record"),
         (changed(samples=[1e300]), "not a record"),
@@ -64,6 +68,13 @@ def test_records_get_the_job_and_the_alias_of_the_place():
 def test_hostile_foreign_double_and_huge_answers_are_refused(text, message):
     with pytest.raises(ValueError, match=message):
         records_of(answer(OWN, text))
+
+
+@pytest.mark.parametrize(("value", "printed"), [(True, "true"), (1.0, 1), ("8", 8), (8, "8")])
+def test_a_program_may_print_a_variable_in_another_way(value, printed):
+    job = replace(JOB, params={"N": value})
+    (record,) = records_of(answer(job, output(job, variables=job.params, params={"N": printed})))
+    assert record.variables == {"N": value} and record.params == {"N": printed}
 
 
 def test_a_long_text_of_a_worker_is_cut():
