@@ -20,10 +20,18 @@ def data_root() -> Path:
     return packaged if packaged.is_dir() else Path(__file__).parent.parent
 
 
+def expanded(text: str) -> Path:
+    """A path that the user wrote, where `~` is a home folder. Raises UsageError for the home of an unknown user."""
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        raise UsageError(f"there is no home folder {text.partition('/')[0]}", text, "write the whole path") from None
+
+
 def home() -> Path:
     """`$REPROKIT_HOME`, else the user's cache folder: the store, and files that can be made again."""
     chosen = os.environ.get("REPROKIT_HOME")
-    return Path(chosen).expanduser().absolute() if chosen else Path(platformdirs.user_cache_dir("reprokit"))
+    return expanded(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("reprokit"))
 
 
 def state() -> Path:
@@ -88,7 +96,7 @@ def private(folder: Path, shared: bool = False) -> Path:
 def config_file() -> Path:
     """The user's configuration: `$REPROKIT_CONFIG`, else `config.yaml` below the platform's configuration folder."""
     chosen = os.environ.get("REPROKIT_CONFIG")
-    return Path(chosen).expanduser() if chosen else Path(platformdirs.user_config_dir("reprokit")) / "config.yaml"
+    return expanded(chosen) if chosen else Path(platformdirs.user_config_dir("reprokit")) / "config.yaml"
 
 
 def recipe_dirs() -> list[Path]:
@@ -111,7 +119,7 @@ def block_dirs() -> list[Path]:
 
 
 def _named(variable: str) -> list[Path]:
-    folders = [Path(p).expanduser() for p in os.environ.get(variable, "").split(os.pathsep) if p]
+    folders = [expanded(p) for p in os.environ.get(variable, "").split(os.pathsep) if p]
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{variable} names no folder", str(folder), "create it, or correct the variable")

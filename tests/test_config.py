@@ -67,6 +67,7 @@ def test_an_empty_file_says_nothing(file: Path):
         ),
         ("mirrors:\n  registry: [http://m.test]", 2, "is not a registry; write HOST[:PORT][/PREFIX]"),
         ("mirrors:\n  conda: https://m.test/{channel}", 2, "mirrors.conda must be a list"),
+        ("workspace_roots: ['~no-such-user/ws']", 1, "there is no home folder ~no-such-user"),
         ("fetch: {parallel: 0}", 1, "fetch.parallel"),
         ("- apt", 1, "the file"),
     ],

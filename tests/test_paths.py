@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from reprokit import cli, paths
+from reprokit.errors import UsageError
 
 
 @pytest.fixture
@@ -65,3 +66,9 @@ def test_on_another_disk_it_stays_and_is_used(folders, monkeypatch):
 def test_reprokit_home_holds_all(folders, monkeypatch, tmp_path):
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "own"))
     assert paths.workspaces() == tmp_path / "own/workspaces"
+
+
+def test_the_home_of_an_unknown_user(monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", "~no-such-user/x")
+    with pytest.raises(UsageError, match="there is no home folder ~no-such-user"):
+        paths.home()

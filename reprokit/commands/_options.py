@@ -146,6 +146,7 @@ def container_command(
     """The command as data. Raises UsageError."""
     from reprokit.container.attach import Command as ContainerCommand
 
+    argv = [parse.utf8(word, f"the argument {word!r}") for word in argv]
     hidden = variables_of(env_files)
     variables = hidden | parse.environment(env, os.environ)
     return ContainerCommand(argv, variables, user=user, tty=tty, log_as=argv, hidden=tuple(hidden.values()))

@@ -56,7 +56,10 @@ class Fetch(FrozenModel):
 
 
 def _absolute(path: str) -> Path:
-    expanded = Path(path).expanduser()
+    try:
+        expanded = paths.expanded(path)
+    except UsageError as error:
+        raise ValueError(error.message) from None
     if not expanded.is_absolute():
         raise ValueError(f"{path!r} is not an absolute path")
     return expanded

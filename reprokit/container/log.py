@@ -66,7 +66,9 @@ class CommandLog:
         with contextlib.suppress(OSError, EngineError):
             paths.private(self._path.parent)
             self._open()
-        self.write(f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] $ {shlex.join(self._argv)}\n".encode())
+        self.write(
+            f"[{time.strftime('%Y-%m-%d %H:%M:%S')}] $ {shlex.join(self._argv)}\n".encode(errors="backslashreplace")
+        )
         return self
 
     def _open(self) -> None:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from reprokit import paths
 from reprokit.container.settings import Port
 from reprokit.errors import UsageError
 from reprokit.formatting import parse_size
@@ -21,14 +22,17 @@ _SMALLEST_SHM = 1 << 16  # bytes: `8` for `8g` is the usual mistake
 
 def mount(text: str, cwd: Path | None) -> BindMount:
     """`SRC:DST[:ro|:rw]`; SRC may be relative to `cwd`, which is None for another machine. Raises UsageError."""
-    parts = text.split(":")
+    parts = utf8(text, f"-v {text!r}").split(":")
     if len(parts) not in (2, 3) or not all(parts):
         raise UsageError(f"-v {text!r} is not a mount", hint=_MOUNT_HINT)
     if len(parts) == 3 and parts[2] not in ("ro", "rw"):
         raise UsageError(f"-v {text!r}: {parts[2]!r} is not ro or rw", hint=_MOUNT_HINT)
     if not parts[1].startswith("/") or ".." in parts[1].split("/") or parts[1].strip("/") == "":
         raise UsageError(f"-v {text!r}: {parts[1]!r} is not an absolute path inside the container", hint=_MOUNT_HINT)
-    source = str((cwd / Path(parts[0]).expanduser()).resolve()) if cwd else parts[0]
+    try:
+        source = str((cwd / paths.expanded(parts[0])).resolve()) if cwd else parts[0]
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise UsageError(f"-v {text!r}: {error}", hint=_MOUNT_HINT) from None
     return BindMount(source, "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
 
 
@@ -50,6 +54,15 @@ def port(text: str) -> Port:
     return Port(address, host, inside, match[4] or "tcp")
 
 
+def utf8(text: str, what: str) -> str:
+    """`text`. Raises UsageError where it is not valid UTF-8: the engine's API is JSON, which cannot have such bytes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"{what} is not valid UTF-8, as the engine needs", hint="put it into a file") from None
+    return text
+
+
 def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
     """`K=V`, or `K` with the caller's value (as in docker, ignored where the caller has none). Raises UsageError."""
     found: dict[str, str] = {}
@@ -57,10 +70,8 @@ def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
         name, given, value = text.partition("=")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UsageError(f"-e {text!r}: {name!r} is not a variable's name", hint="write -e NAME=VALUE or -e NAME")
-        if given:
-            found[name] = value
-        elif name in caller:
-            found[name] = caller[name]
+        if given or name in caller:
+            found[name] = utf8(value if given else caller[name], f"the value of -e {name}")
     return found
 
 

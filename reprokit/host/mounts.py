@@ -22,9 +22,15 @@ class BindMount:
 
 
 def require_source(mount: BindMount) -> None:
-    """Raises UsageError where the source is missing, which an engine would create, or is behind a link."""
+    """Raises UsageError where the source is missing, which an engine would create, is behind a link or not readable."""
     source = Path(mount.source)
-    if not source.exists():
+    try:
+        exists = source.exists()
+    except OSError as error:  # in a folder of another user, or its name is too long
+        raise UsageError(
+            f"cannot mount {mount.source} at {mount.target}: {error.strerror}", hint="mount a folder that you can read"
+        ) from None
+    if not exists:
         raise UsageError(
             f"nothing to mount at {mount.target}: there is no {mount.source}", hint=f"mkdir -p {mount.source}"
         )

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from pathlib import Path
 
+from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.helper.sidecar import joined
@@ -54,7 +54,7 @@ def _variable(number: int, variable: str, environment: Mapping[str, str]) -> byt
 
 def _file(name: str, path: str) -> bytes:
     try:
-        return files.read(Path(path).expanduser(), _MOST)
+        return files.read(paths.expanded(path), _MOST)
     except OSError as error:
         raise UsageError(f"cannot read the secret {name}: {error.strerror}", path) from None
 

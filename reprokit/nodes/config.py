@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import shlex
 from collections.abc import Iterator
@@ -51,5 +52,7 @@ def _hosts(file: Path, folder: Path, depth: int) -> Iterator[str]:
         elif keyword == "include" and depth:
             for pattern in words[1:]:
                 # Relative to ~/.ssh, as ssh_config(5) has it.
-                for path in sorted(glob.glob(str(folder / Path(pattern).expanduser()))):  # noqa: PTH207
+                with contextlib.suppress(RuntimeError):  # the home of an unknown user
+                    pattern = str(Path(pattern).expanduser())
+                for path in sorted(glob.glob(str(folder / pattern))):  # noqa: PTH207
                     yield from _hosts(Path(path), folder, depth - 1)

@@ -90,7 +90,7 @@ def is_recipe(text: str) -> bool:
 def recipe_file(name: str) -> Path:
     """The file of the recipe called `name`, or `name` itself if it is a path. Raises UsageError if there is none."""
     if is_path(name):
-        file = Path(name).expanduser().absolute()
+        file = paths.expanded(name).absolute()
         if name.endswith(".lock.yaml"):
             raise UsageError("this is a lock, not a recipe", name, f"name {name.removesuffix('.lock.yaml')}.yaml")
         if not file.is_file():

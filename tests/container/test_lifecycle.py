@@ -183,6 +183,8 @@ def test_bad_input_exits_2_with_a_remedy(made, call):
     for args in (
         ["run", name, "-v", "missing:/x", "--", "true"],
         ["run", name, "-p", "x", "--", "true"],
+        ["run", name, "--", "echo", "\udcff"],
+        ["run", name, "-e", "X=\udcff", "--", "true"],
         ["run", name, "--gpus", "some", "--", "true"],
         ["run", name, "--shm-size", "8", "--", "true"],
         ["run", name, "-p", "80:80", "--network", "host", "--", "true"],

@@ -27,6 +27,12 @@ def test_a_command_its_output_and_its_end():
     assert log.log_path("c").stat().st_mode & 0o777 == 0o600
 
 
+def test_words_that_are_not_utf8_are_escaped():
+    with log.CommandLog("c", ["cat", "donn\udce9es"]):
+        pass
+    assert b"cat 'donn\\udce9es'" in b"".join(log.read("c"))
+
+
 def test_an_interrupt_is_noted():
     with pytest.raises(KeyboardInterrupt), log.CommandLog("c", ["x"]):
         raise KeyboardInterrupt

@@ -7,7 +7,7 @@ import pytest
 from reprokit.container import parse
 from reprokit.container.settings import Port
 from reprokit.errors import UsageError
-from reprokit.host.mounts import BindMount
+from reprokit.host.mounts import BindMount, require_source
 
 HERE = Path("/here")
 
@@ -26,10 +26,31 @@ def test_mounts(text, expected):
     assert parse.mount(text, HERE) == expected
 
 
-@pytest.mark.parametrize("text", ["/data", ":/x", "/x:", "/a:b", "/a:/b:zz", "/a:/b:ro:x", "/a:/b/../c", "/a:/", ""])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "/data",
+        ":/x",
+        "/x:",
+        "/a:b",
+        "/a:/b:zz",
+        "/a:/b:ro:x",
+        "/a:/b/../c",
+        "/a:/",
+        "",
+        "~no-such-user/x:/x",
+        "\udcff:/x",
+    ],
+)
 def test_bad_mounts(text):
     with pytest.raises(UsageError):
         parse.mount(text, HERE)
+
+
+def test_a_mount_of_a_loop_of_links(tmp_path):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(UsageError):  # Python 3.13 resolves it to itself
+        require_source(parse.mount("loop:/x", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -55,9 +76,9 @@ def test_bad_ports(text):
 def test_environment_takes_values_or_the_callers():
     given = parse.environment(["A=1", "B", "C", "D=x=y", "E="], {"B": "caller"})
     assert given == {"A": "1", "B": "caller", "D": "x=y", "E": ""}
-    for bad in ("=1", "1A=2", "A B=c", "A;x=1"):
+    for bad in ("=1", "1A=2", "A B=c", "A;x=1", "A=\udcff", "X"):
         with pytest.raises(UsageError):
-            parse.environment([bad], {})
+            parse.environment([bad], {"X": "\udcff"})
 
 
 @pytest.mark.parametrize(

@@ -38,3 +38,8 @@ def test_a_source_that_is_missing(tmp_path):
     with pytest.raises(UsageError, match="behind a link") as error:
         require_source(BindMount(str(tmp_path / "link"), "/x"))
     assert error.value.hint == f"mount {tmp_path} itself"
+
+
+def test_a_source_that_cannot_be_looked_at(tmp_path):
+    with pytest.raises(UsageError, match=r"cannot mount .* at /x: File name too long"):
+        require_source(BindMount(str(tmp_path / ("x" * 300)), "/x"))

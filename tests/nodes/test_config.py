@@ -71,6 +71,7 @@ def test_names_of_the_ssh_configuration(tmp_path, monkeypatch):
     ssh = tmp_path / ".ssh"
     (ssh / "more").mkdir(parents=True)
     (ssh / "config").write_text(
+        "Include ~no-such-user/config\n"
         'Include more/*\nHost lab1 "lab 2" # a comment\n  User me\nhost=lab3\nHost *.org !x\nInclude config\n'
     )
     (ssh / "more" / "one").write_text("Host lab4\n")
