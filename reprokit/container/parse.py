@@ -81,11 +81,11 @@ def environment_file(path: Path, caller: Mapping[str, str]) -> dict[str, str]:
     No error shows a line of the file, which may be a secret.
     """
     try:
-        lines = files.read(path, _MOST).decode("utf-8").splitlines()
+        lines = files.read(path, _MOST).decode("utf-8-sig").split("\n")  # a value may have other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read --env-file: {getattr(error, 'strerror', 'not a text')}", str(path)) from None
     found: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate((line.removesuffix("\r") for line in lines), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             try:
                 found |= environment([line.lstrip()], caller)

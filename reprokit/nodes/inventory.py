@@ -121,7 +121,7 @@ def parse(output: str, node: str) -> Inventory:
 
 
 def _parsed(output: str) -> Inventory:
-    lines = output.partition(f"{_BEGIN}\n")[2].splitlines()
+    lines = output.partition(f"{_BEGIN}\n")[2].split("\n")  # labels may have other ends of lines, such as U+0085
     # docker prints an empty line if all the images have been removed meanwhile.
     engine, status, storage, free, zstd, *others = filter(None, lines)
     manifests = dict(filter(None, (_manifest(line) for line in others if line.startswith(_MANIFEST))))

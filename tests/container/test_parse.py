@@ -110,6 +110,8 @@ def test_an_environment_file_is_read_as_docker_does_and_never_shown(tmp_path):
     file.write_text("# tokens\nTOKEN=hunter2=x\n\n  PLAIN=a b # c\nCALLER\nMISSING\n")
     found = parse.environment_file(file, {"CALLER": "mine"})
     assert found == {"TOKEN": "hunter2=x", "PLAIN": "a b # c", "CALLER": "mine"}
+    file.write_bytes("\ufeffA=x\u2028y\r\nB=1\x0cC=2\n".encode())
+    assert parse.environment_file(file, {}) == {"A": "x\u2028y", "B": "1\x0cC=2"}
     for text in ("A=1\nhunter2 is my password\n", "A=1\nhunter-2=1\n"):
         file.write_text(text)
         with pytest.raises(UsageError) as caught:

@@ -41,6 +41,13 @@ def listing(*others: Any, free: str = "1") -> str:
     return "\n".join(["reprokit: inventory", *lines, ""])
 
 
+def test_a_label_may_have_any_character():
+    labels = {"maintainer": "x\u0085y\u2028\x1c"}
+    answer = listing().rstrip() + "\n" + json.dumps({**IMAGE, "labels": labels}, ensure_ascii=False) + "\n"
+    (image,) = inventory.parse(answer, "lab").images
+    assert image.labels == labels
+
+
 @pytest.mark.parametrize(
     "answer",
     [
