@@ -84,7 +84,7 @@ def instruction_lines(dockerfile: str) -> list[int]:
     """The 1-based line on which each instruction of a Dockerfile begins."""
     found = []
     continued = False
-    for number, line in enumerate(dockerfile.splitlines(), 1):
+    for number, line in enumerate(dockerfile.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if not continued:
@@ -95,7 +95,7 @@ def instruction_lines(dockerfile: str) -> list[int]:
 
 def instructions(dockerfile: str) -> list[str]:
     """The instructions of a Dockerfile, each on one line, with single spaces and without comments."""
-    lines, starts = dockerfile.splitlines(), instruction_lines(dockerfile)
+    lines, starts = dockerfile.split("\n"), instruction_lines(dockerfile)
     found = []
     for start, end in zip(starts, [*(after - 1 for after in starts[1:]), len(lines)], strict=False):
         own = [line for line in lines[start - 1 : end] if not line.lstrip().startswith("#")]

@@ -6,7 +6,7 @@ import pytest
 
 from reprokit.errors import UsageError
 from reprokit.image.blocks import uses, wheel_requirements
-from reprokit.image.render import instruction_lines, render
+from reprokit.image.render import instruction_lines, instructions, render
 from reprokit.recipe import find
 from reprokit.recipe.blocks import templates
 from tests.support.rendering import source, target
@@ -80,8 +80,9 @@ def test_a_pitfall_is_named_before_what_asserts_it(pitfall):
 
 
 def test_comments_and_continuations_are_no_instructions():
-    text = "# RUN no\nFROM a\nRUN x \\\n# y\n  y \\\n\n  z\n\nENV A=b\n"
-    assert instruction_lines(text) == [2, 3, 9]
+    text = "# RUN no\nFROM a\nRUN x \\\n# y\n  y \\\n\n  z\n\nENV A='b\u2028c\x0cd'\nRUN z\n"
+    assert instruction_lines(text) == [2, 3, 9, 10]
+    assert instructions(text)[2:] == ["ENV A='b c d'", "RUN z"]
 
 
 REFUSED = [
