@@ -20,7 +20,7 @@ def rm(
 
     with options.engine_on(on) as engine:
         found = names.chosen(engine, container)
-        running = [c.name for c in found if c.running]
+        running = [c.name for c in found if c.has_processes]
         if running and not force:
             raise UsageError(f"still running: {', '.join(running)}", hint="`reprokit stop` first, or use --force")
         for one in dict.fromkeys(found):

@@ -12,7 +12,7 @@ def stop(container: options.ContainerNames, on: options.On = None) -> None:
 
     with options.engine_on(on) as engine:
         for found in names.chosen(engine, container):
-            if found.state in ("running", "paused", "restarting"):
+            if found.has_processes:
                 lifecycle.stop(engine, found.name)
                 echo(f"stopped {found.name}")
             else:

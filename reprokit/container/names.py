@@ -74,6 +74,11 @@ class RecipeContainer:
         return self.state == "running"
 
     @property
+    def has_processes(self) -> bool:
+        """Whether commands may be in it, also while it is paused or restarts."""
+        return self.state in ("running", "paused", "restarting")
+
+    @property
     def usual(self) -> bool:
         """Whether the container has the default name, of this or an earlier version."""
         origin = ContainerOrigin(self.settings.workspace, self.settings.recipe_file)

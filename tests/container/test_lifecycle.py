@@ -162,7 +162,11 @@ def test_the_verbs_about_containers(engine, made, call):
     log = call("logs", name).stdout
     assert "out\n" in log and "err\n" in log and "[exit 3 after " in log
     assert call("logs", name, "--tail", "2").stdout.splitlines()[0] == "/workspace"
-    assert (call("rm", name).returncode, call("stop", name).returncode) == (2, 0)
+    assert call("rm", name).returncode == 2
+    engine.api.pause(container)
+    refused = call("rm", name)
+    assert refused.returncode == 2 and "reprokit stop" in refused.stderr
+    assert call("stop", name).stdout == f"stopped {container}\n"
     assert call("stop", name).stdout == f"{container} was not running\n"
     refused = call("exec", name, "--", "true")
     assert refused.returncode == 2 and "reprokit run" in refused.stderr
