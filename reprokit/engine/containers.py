@@ -122,16 +122,18 @@ class Containers(EngineClient):
     @contextlib.contextmanager
     def archive(self, container: str, path: str, limit: Limit = CONTAINER_FILE) -> Iterator[Iterator[bytes] | None]:
         """As `get_archive`, in blocks. Raises UsageError beyond the limit."""
+        # An error of the caller's block is none of the engine: `translated` is around no `yield` to it.
         with translated(where=container):
             url = self.api._url("/containers/{0}/archive", container)
             # docker-py's get_archive cannot stop before the end.
             answer = self.api._get(url, params={"path": path}, headers={"Accept-Encoding": "identity"}, stream=True)
-            with contextlib.closing(answer):
-                if answer.status_code == requests.codes.not_found:
-                    yield None
-                    return
+        with contextlib.closing(answer):
+            if answer.status_code == requests.codes.not_found:
+                yield None
+                return
+            with translated(where=container):
                 self.api._raise_for_status(answer)
-                yield _bounded(answer.raw, f"{container}:{path}", limit)
+            yield _bounded(answer.raw, container, path, limit)
 
     def export(self, container: str) -> Iterator[bytes]:
         """A container's complete file system as a tar."""
@@ -176,9 +178,10 @@ class Containers(EngineClient):
             self.api.remove_network(network)
 
 
-def _bounded(stream: IO[bytes], where: str, limit: Limit) -> Iterator[bytes]:
+def _bounded(stream: IO[bytes], container: str, path: str, limit: Limit) -> Iterator[bytes]:
     count = 0
-    while block := stream.read(1 << 16):
-        count += len(block)
-        limit.check(count, "bytes to read from a container", where)
-        yield block
+    with translated(where=container):
+        while block := stream.read(1 << 16):
+            count += len(block)
+            limit.check(count, "bytes to read from a container", f"{container}:{path}")
+            yield block
