@@ -79,7 +79,11 @@ def _lost(state: GpuState) -> Iterator[Finding]:
     missing = [address for address in ours if address not in seen]
     if state.smi == "answers" and missing and state.module:
         reason = f"the PCI bus has {_gpus(len(state.cards))}, nvidia-smi does not see {', '.join(missing)}{log}"
-        yield error("gpu.lost", subject, reason, _RESET)
+        if dead or log:
+            yield error("gpu.lost", subject, reason, _RESET)
+        else:
+            reason += ": lost, or this login has only some (a job of Slurm, a container)"
+            yield warning("gpu.lost", subject, reason, f"if this login should have all: {_RESET}")
     elif state.smi == "fails" and state.module and "version mismatch" not in state.error:
         reason = f"the PCI bus has {_gpus(len(state.cards))}, and nvidia-smi fails: {state.error or 'no output'}{log}"
         yield error("gpu.lost", subject, reason, _RESET)
