@@ -7,6 +7,7 @@ unchanged since it was copied; what the user changed, added or deleted stays.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -119,12 +120,19 @@ def keep_up(name: str, recipe: Path, notify: Notify) -> None:
 
 
 def copy(original: Path, folder: Path) -> None:
-    """Copy into a temporary folder and rename it, so that no partial copy becomes a workspace. Raises OSError."""
+    """Copy into a temporary folder and rename it, so that no partial copy becomes a workspace. Raises OSError.
+
+    A copy that another process made meanwhile is kept.
+    """
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as temporary:
         copied = Path(temporary) / folder.name
         shutil.copytree(original, copied, ignore=shutil.ignore_patterns(*BUILD_OUTPUT))
         _write_record(folder, _digests(original))
-        copied.rename(folder)
+        try:
+            copied.rename(folder)
+        except OSError as error:
+            if error.errno not in (errno.EEXIST, errno.ENOTEMPTY):
+                raise
 
 
 def renew(folder: Path, original: Path, notify: Notify) -> None:

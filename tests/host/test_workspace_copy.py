@@ -55,6 +55,12 @@ def renewed(mine, original):
     return said
 
 
+def test_a_copy_that_another_process_has_made_meanwhile_is_kept(mine, original):
+    (mine / "run.py").write_text("mine")
+    copy(original, mine)
+    assert (mine / "run.py").read_text() == "mine" and [each.name for each in mine.parent.glob(".paper-*")] == []
+
+
 def test_what_the_user_left_alone_is_renewed(mine, upgraded):
     assert renewed(mine, upgraded) == [f"workspace {mine}: 4 files renewed from this version of reprokit"]
     assert state(mine) == NEW
