@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import posixpath
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,13 +28,14 @@ def mount(text: str, cwd: Path | None) -> BindMount:
         raise UsageError(f"-v {text!r} is not a mount", hint=_MOUNT_HINT)
     if len(parts) == 3 and parts[2] not in ("ro", "rw"):
         raise UsageError(f"-v {text!r}: {parts[2]!r} is not ro or rw", hint=_MOUNT_HINT)
-    if not parts[1].startswith("/") or ".." in parts[1].split("/") or parts[1].strip("/") == "":
+    target = posixpath.normpath("/" + parts[1].strip("/"))
+    if not parts[1].startswith("/") or ".." in parts[1].split("/") or target == "/":
         raise UsageError(f"-v {text!r}: {parts[1]!r} is not an absolute path inside the container", hint=_MOUNT_HINT)
     try:
         source = str((cwd / paths.expanded(parts[0])).resolve()) if cwd else parts[0]
     except (OSError, RuntimeError) as error:  # a loop of links
         raise UsageError(f"-v {text!r}: {error}", hint=_MOUNT_HINT) from None
-    return BindMount(source, "/" + parts[1].strip("/"), read_only=parts[-1] == "ro" and len(parts) == 3)
+    return BindMount(source, target, read_only=parts[-1] == "ro" and len(parts) == 3)
 
 
 def port(text: str) -> Port:

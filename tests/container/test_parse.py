@@ -17,6 +17,7 @@ HERE = Path("/here")
     [
         ("/data:/data", BindMount("/data", "/data")),
         ("data:/in/", BindMount("/here/data", "/in")),
+        ("/a://opt/.//in/./x/", BindMount("/a", "/opt/in/x")),
         ("../x:/in:ro", BindMount("/x", "/in", read_only=True)),
         ("/ro:/in", BindMount("/ro", "/in")),
         ("/a b:/c:rw", BindMount("/a b", "/c")),
@@ -37,6 +38,7 @@ def test_mounts(text, expected):
         "/a:/b:ro:x",
         "/a:/b/../c",
         "/a:/",
+        "/a:/./",
         "",
         "~no-such-user/x:/x",
         "\udcff:/x",
