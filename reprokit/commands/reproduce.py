@@ -41,7 +41,7 @@ def reproduce(
     """Check, lock, fetch, build, smoke, bench, claims and report in one command.
 
     Continues at the step that failed before. Begins anew where recipe, lock, image, workspace, machine or --repeat have
-    changed, or the results are gone.
+    changed, or the variant's results are gone.
     What this machine cannot do is skipped with its reason; exit code 3 or 4 where nothing could run in the image. A
     report is written in any case.
     """
@@ -58,22 +58,22 @@ def reproduce(
     for path in (Path(FOLDER) / f"{target.recipe.name}.jsonl", folder / "index.html"):
         check_writable(path)
     journal = Journal(target, again, lambda: _state(target, repeat))
-    earlier = set(journal.steps) - {"claims"}
     for number, step in enumerate(NAMES, 1):
-        if step in earlier:
+        if step in journal.steps and step != "claims":
             notify(f"{number}/{len(NAMES)} {step}: done before")
             continue
         argv = [step, label, *(["--repeat", str(repeat)] if step == "bench" else [])]
         notify(f"{number}/{len(NAMES)} {step}")
+        needless = ""
         if reason := blocked(step, journal.steps):
             found = ReproductionStep(step, " ".join(("reprokit", *argv)), "skipped", reason)
-        elif step in ("lock", "fetch") and (reason := _needless(step, target)):
-            found = ReproductionStep(step, " ".join(("reprokit", *argv)), "done", reason)
+        elif step in ("lock", "fetch") and (needless := _needless(step, target)):
+            found = ReproductionStep(step, " ".join(("reprokit", *argv)), "done", needless)
         else:
             found = attempt(step, argv, lambda argv: _run(context, argv, as_json))
         if found.status != "done":
             notify(f"  {found.status}: {found.reason}")
-        journal.add(found)
+        journal.add(found, ran=not needless)
     steps = [journal.steps[step] for step in NAMES]
     write([recipe], folder, steps=as_table(steps))
     journal.save()  # the report may be in the checkout of the workspace
@@ -100,7 +100,6 @@ def _state(target: Target, repeat: int) -> str:
 
     from reprokit import __version__
     from reprokit.bench.checkout import checkout_of
-    from reprokit.commands.results import results_file
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
     from reprokit.host import workspace
@@ -112,8 +111,8 @@ def _state(target: Target, repeat: int) -> str:
     folder = workspace.locate(target.workspace, target.path)
     # Machines may share the state folder. A user may have removed the results.
     parts = [target.recipe.model_dump_json(), str(repeat), __version__, platform.node()]
-    parts.append(str(results_file(target.recipe.name).exists()))
     for part in (
+        lambda: str(_has_results(target)),
         lambda: render(target).digest,
         lambda: str((lock := variant_lock(target)) and lock.hash),
         lambda: str(checkout_of(folder)),
@@ -125,6 +124,17 @@ def _state(target: Target, repeat: int) -> str:
         except (ReprokitError, OSError) as error:
             parts.append(str(error))
     return "\n".join(parts)
+
+
+def _has_results(target: Target) -> bool:
+    """Whether there is a record of the recipe and variant."""
+    from reprokit.commands.results import results_file
+    from reprokit.results.index import read_groups
+
+    file = results_file(target.recipe.name)
+    wanted = (target.recipe.name, target.variant_name)
+    found = read_groups(file) if file.exists() else []
+    return any((group.identity["recipe"], group.identity["variant"]) == wanted for group in found)
 
 
 def _needless(step: str, target: Target) -> str:

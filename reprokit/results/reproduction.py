@@ -48,7 +48,10 @@ class Journal:
         self._path = paths.private(paths.state() / "reproduce") / f"{name}.json"
         self.steps: dict[str, ReproductionStep] = {} if fresh else self._read()
 
-    def add(self, step: ReproductionStep) -> None:
+    def add(self, step: ReproductionStep, ran: bool = True) -> None:
+        """Keep a step. One that `ran` now removes the later ones: they were done without its result."""
+        later = NAMES[NAMES.index(step.name) + 1 :] if ran and step.status == "done" else ()
+        self.steps = {name: each for name, each in self.steps.items() if name not in later}
         self.steps[step.name] = step
         self.save()
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
+from dataclasses import replace
 
 import pytest
 
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.results import lines
+from tests.support.records import RECORD
 
 PLAIN = """
 variants: {cpu: {base: "debian:12"}}
@@ -41,6 +43,29 @@ def test_without_an_engine_the_report_says_what_was_skipped(call, recipe, tmp_pa
     page = (tmp_path / "results" / "x-report" / "index.html").read_text()
     assert "unix:///nowhere" not in page and "build was skipped" in page and "not measured" in page
     assert str(tmp_path) not in page
+
+
+@pytest.mark.usefixtures("home")
+def test_after_a_lock_that_is_new_the_later_steps_are_done_again(call, recipe, monkeypatch):
+    recipe("x", PLAIN)
+    ran, mirror_is_down = [], [True]
+
+    def run(context, argv, quiet):
+        ran.append(argv[0])
+        if argv[0] == "lock" and mirror_is_down:
+            raise SourceError("the mirror does not answer")
+        return 0
+
+    monkeypatch.setattr("reprokit.commands.reproduce._run", run)
+    call("reproduce", "x:cpu")
+    assert ran == ["check", "lock", "build", "smoke", "bench", "claims"]
+    ran.clear()
+    call("reproduce", "x:cpu")
+    assert ran == ["lock", "claims"]
+    ran.clear()
+    mirror_is_down.clear()
+    call("reproduce", "x:cpu")
+    assert ran == ["lock", "build", "smoke", "bench", "claims"]
 
 
 @pytest.mark.usefixtures("home")
@@ -93,7 +118,9 @@ def test_another_repeat_block_or_workspace_begins_anew(call, recipe, tmp_path, m
         assert begins_anew() and not begins_anew()
     assert begins_anew() and not begins_anew()
     results = tmp_path / "results" / "x.jsonl"
-    results.write_text("")
+    results.write_text(replace(RECORD, recipe="x", variant="cuda").to_json() + "\n")
+    assert not begins_anew()
+    lines.append(tmp_path, "results/x.jsonl", [replace(RECORD, recipe="x", variant="cpu")])
     assert begins_anew() and not begins_anew()
     results.unlink()
     assert begins_anew() and not begins_anew()

@@ -87,3 +87,24 @@ def test_done_steps_are_kept_until_what_they_depend_on_changes(tmp_path, monkeyp
     assert opened().steps == {}
     journal.save()
     assert "build" in opened().steps
+
+
+def test_a_step_that_runs_now_makes_the_later_ones_due(tmp_path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    paper = {"title": "T", "venue": "V", "year": 2020, "licence": "none"}
+    recipe = Recipe.model_validate({"name": "x", "paper": paper, "variants": {"cpu": {"base": "debian:12"}}})
+
+    def opened() -> Journal:
+        return Journal(Target(recipe, "cpu", tmp_path / "x.yaml"), False, lambda: "")
+
+    journal = opened()
+    for name in NAMES:
+        journal.add(step(name, "skipped" if name == "lock" else "done"))
+    done = ["check", "fetch", "build", "smoke", "bench", "claims"]
+    journal = opened()
+    journal.add(step("lock", "skipped", 4))  # the mirror is still down
+    assert list(opened().steps) == done
+    journal.add(step("lock"), ran=False)  # there was a lock
+    assert list(opened().steps) == [*done, "lock"]
+    journal.add(step("lock"))
+    assert list(opened().steps) == ["check", "lock"]
