@@ -63,7 +63,7 @@ def roofline(
     hardware, names = "", [device] if device else []
     if name:
         with options.engine_on(on) as engine:
-            measured, hardware, gpu = _measured(engine, name, gpus, counts)
+            measured, hardware, gpu = _measured(engine, name, gpus, counts, on)
         # Several GPUs are "2x NAME, NAME".
         names += [re.sub(r"^\d+x ", "", each) for each in gpu.split(", ") if each and not device]
         points = _points(name, (hardware, gpu)) if plot or as_json else []
@@ -97,8 +97,10 @@ def _threads(text: str | None) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) -> tuple[list[MeasuredPeaks], str, str]:
-    """The peaks, the processor and the GPU of a recipe's container."""
+def _measured(
+    engine: Engine, name: str, gpus: str | None, counts: list[int], on: str | None
+) -> tuple[list[MeasuredPeaks], str, str]:
+    """The peaks, the processor and the GPU of a recipe's container. Raises UsageError for too many threads."""
     from reprokit.bench import extension
     from reprokit.bench.container import container_of_run, gpus_for, machine_lock
     from reprokit.bench.hardware import probe
@@ -112,9 +114,14 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     recipe = target(name)
     run_options = RunOptions(gpus=gpus_for(engine, recipe, gpus))
     running = container_of_run(engine, recipe, "roofline", run_options, notify)
-    with machine_lock(None, None, notify), running as container:
+    # Not only on the GPUs: the processors are measured, too.
+    with machine_lock(None, on, notify), running as container:
         ask = partial(execute, engine, container, logged=False)
         hardware = probe(ask)
+        if max(counts, default=0) > hardware.threads:
+            # Each thread's rate is by its own CPU time, so that more threads would add processors that do not exist.
+            problem = f"--threads {max(counts)} is more than the container's {counted(hardware.threads, 'processor')}"
+            raise UsageError(problem, hint=f"1 to {hardware.threads}")
         with status(f"{recipe.label}: measuring the processors"):
             found = processors(engine, container, ask, counts or sorted({1, hardware.threads}))
         if hardware.has_gpu:

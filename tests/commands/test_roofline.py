@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
+
+from reprokit.bench.hardware import Hardware
+from reprokit.errors import UsageError
+from reprokit.profiling.peaks import MeasuredPeaks
 
 
 def test_the_data_sheet_of_a_gpu(call):
@@ -22,6 +27,43 @@ def test_all_that_are_known_where_there_is_no_gpu(call, monkeypatch):
     assert {"V100", "A100 80GB", "H100", "RTX 3090"} <= {
         line.partition("  ")[0] for line in call("roofline").stdout.splitlines()
     }
+
+
+@pytest.fixture
+def locked(recipe, monkeypatch):
+    """A container with two processors, whose peaks are made up; the machines that were locked."""
+    recipe("x", 'variants: {cpu: {base: "debian:12"}}\n')
+    found = []
+
+    @contextmanager
+    def lock(gpus, on, notify):
+        found.append((gpus, on))
+        yield
+
+    def measured(engine, container, ask, threads):
+        return [MeasuredPeaks(threads=n, peaks={"float32": n}, bandwidths={}) for n in threads]
+
+    monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext())
+    monkeypatch.setattr("reprokit.bench.container.gpus_for", lambda *_: "none")
+    monkeypatch.setattr("reprokit.bench.container.container_of_run", lambda *_: nullcontext("c"))
+    monkeypatch.setattr("reprokit.bench.container.machine_lock", lock)
+    monkeypatch.setattr("reprokit.bench.hardware.probe", lambda ask: Hardware("EPYC", 2))
+    monkeypatch.setattr("reprokit.profiling.peaks.processors", measured)
+    return found
+
+
+@pytest.mark.parametrize(("threads", "counts"), [((), [1, 2]), (("--threads", "2"), [2])])
+def test_the_machine_that_is_measured_is_locked(call, locked, threads, counts):
+    found = json.loads(call("roofline", "x:cpu", "--json", "--on", "alpha", *threads).stdout)
+    assert [each["threads"] for each in found["measured"]] == counts
+    assert locked == [(None, "alpha")]
+
+
+@pytest.mark.usefixtures("locked")
+def test_more_threads_than_processors_are_refused(call):
+    result = call("roofline", "x:cpu", "--threads", "1,3")
+    assert isinstance(result.exception, UsageError)
+    assert result.exception.message == "--threads 3 is more than the container's 2 processors"
 
 
 @pytest.mark.parametrize(
