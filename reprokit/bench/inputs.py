@@ -25,7 +25,7 @@ from reprokit.untrusted.files import Folder
 Fetch = Callable[[PlainFile | RecordFile], Path]
 
 # The mark beside an incomplete file survives a kill, so that the file is made again. So is one that another command
-# made; a file that the user put there has no `.made`.
+# made, or the same command from other inputs; a file that the user put there has no `.made`.
 _MAKE = """
 [ -e {path} ] && [ ! -e {mark} ] && {{ [ ! -e {made} ] || [ "$(cat {made})" = {key} ]; }} && exit 0
 mkdir -p -- "$(dirname -- {path})" && : > {mark} || exit 1
@@ -66,7 +66,7 @@ def prepare(
         if file.data:
             place(file)
         else:
-            _make(execute, file, path, workdir)
+            _make(execute, file, path, workdir, found)
         total = execute(["bash", "-c", _SUM.format(path=path)], workdir=workdir, logged=False)
         match = _CHECKSUM.match(total.stdout)
         if total.exit_code or match is None:
@@ -84,9 +84,10 @@ def prepare(
     return found
 
 
-def _make(execute: Execute, file: Input, path: str, workdir: str) -> None:
+def _make(execute: Execute, file: Input, path: str, workdir: str, before: Mapping[str, str]) -> None:
+    """Create a file. `before` are the inputs that are listed before it, of which its command may read."""
     mark, made = (shlex.quote(f"./{file.path}.{state}") for state in ("making", "made"))
-    key = hashlib.sha256(file.make.encode()).hexdigest()
+    key = hashlib.sha256("\n".join([file.make, *before.values()]).encode()).hexdigest()
     script = _MAKE.format(path=path, mark=mark, made=made, key=key, make=file.make, name=file.path)
     done = execute(["bash", "-c", script], workdir=workdir)
     if done.exit_code:

@@ -36,6 +36,23 @@ def test_an_input_is_made_again_where_its_command_changed_but_not_one_of_the_use
     assert (tmp_path / "own").read_text() == "mine"
 
 
+def test_an_input_is_made_again_where_the_data_before_it_changed(here, tmp_path):
+    content = ["first"]
+
+    def place(file: Input) -> None:
+        if not (tmp_path / file.path).exists():
+            (tmp_path / file.path).write_text(content[-1])
+
+    inputs = [Input(path="zip", data="zip"), *made("upper", "tr a-z A-Z < zip > upper; echo made >> count")]
+    for _ in range(2):
+        prepare(here, inputs, ".", place, {})
+    assert (tmp_path / "upper").read_text() == "FIRST" and (tmp_path / "count").read_text() == "made\n"
+    content.append("second")
+    (tmp_path / "zip").unlink()
+    prepare(here, inputs, ".", place, {})
+    assert (tmp_path / "upper").read_text() == "SECOND"
+
+
 def test_data_is_put_there_and_named_like_what_is_made(here, tmp_path):
     def place(file: Input) -> None:
         (tmp_path / file.path).write_bytes(file.data.encode())
