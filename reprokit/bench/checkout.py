@@ -21,6 +21,9 @@ from reprokit.untrusted import files
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_TEXT, _MOST_REFS, _MOST_INDEX = 4096, 64 << 20, 256 << 20
+# What git allows in the name of a branch, as far as it matters here; `.invalid` stands for references in another form.
+_REFERENCE = re.compile(r"refs/(?!.*(?:\.\.|/\.))[^\x00-\x20\x7f~^:?*\[\\]+")
+_UNREAD = "the commit of the workspace is unknown: its git repository could not be read"
 # A container can leave pipes in place of files, or files that take git very long.
 _GIT_TIMEOUT_S = 8.0
 _OURS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1"}
@@ -32,18 +35,21 @@ class Checkout(NamedTuple):
     commit: str = ""
     dirty: bool | None = None
     changes: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 def checkout_of(folder: Path) -> Checkout:
     """What `folder` has of the repository around it.
 
-    Nothing where there is no repository, where it cannot be read, and where it tracks no file of the folder.
+    Nothing where there is no repository, where it has no commit, and where it tracks no file of the folder. A warning
+    where it cannot be read.
     """
     for root in (folder, *folder.parents):
         if (root / ".git").exists():
-            with suppress(ReprokitError, OSError, ValueError):
+            try:
                 return _state(root, folder)
-            break
+            except (ReprokitError, OSError, ValueError):
+                return Checkout(warnings=(_UNREAD,))
     return Checkout()
 
 
@@ -83,16 +89,21 @@ def _check_place(root: Path, own: Path, common: Path) -> None:
 
 
 def _head(own: Path, common: Path) -> str:
+    """The commit, "" on a branch without one. Raises ValueError for what is no reference."""
     head = _text(own / "HEAD")
     if _COMMIT.fullmatch(head):
         return head
     name = head.removeprefix("ref:").strip()
-    if not re.fullmatch(r"refs/[\w./+@-]+", name) or ".." in name:
-        return ""
+    if not _REFERENCE.fullmatch(name):
+        raise ValueError
+    packed = ""
     with suppress(FileNotFoundError):
         found = _text(common / name)
-        return found if _COMMIT.fullmatch(found) else ""
-    packed = files.read(common / "packed-refs", _MOST_REFS).decode("utf-8", "replace")
+        if not _COMMIT.fullmatch(found):
+            raise ValueError
+        return found
+    with suppress(FileNotFoundError):
+        packed = files.read(common / "packed-refs", _MOST_REFS).decode("utf-8", "replace")
     match = re.search(rf"^([0-9a-f]{{40,64}}) {re.escape(name)}$", packed, re.MULTILINE)
     return match[1] if match else ""
 

@@ -95,6 +95,7 @@ class BenchOrigin:
     node: str = ""
     services: Mapping[str, str] = field(default_factory=dict)
     env_file: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,8 @@ class Bench:
         after = probe_state(self.execute)
         environment, clocks = without_clocks(environment)
         merged = together(runs)
-        reasons = (*unlocked, *doubts(self.hardware.threads, before, after, samples))
+        reasons = (*self.origin.warnings, *unlocked, *doubts(self.hardware.threads, before, after, samples))
+        origin = {name: value for name, value in vars(self.origin).items() if name != "warnings"}
         return [
             Record(
                 metric=each.metric,
@@ -176,7 +178,7 @@ class Bench:
                 after=after,
                 limited_by=limit,
                 warnings=(*missing(repeats), *impossible(each), *contradicted(combination, each.params), *reasons),
-                **vars(self.origin),
+                **origin,
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
         ]

@@ -11,6 +11,8 @@ import pytest
 
 from reprokit.bench.checkout import Checkout, checkout_of
 
+UNREAD = Checkout(warnings=("the commit of the workspace is unknown: its git repository could not be read",))
+
 
 def git(folder: Path, *arguments: str) -> str:
     identity = ("-c", "user.name=t", "-c", "user.email=t@example.org")
@@ -33,14 +35,14 @@ def repository(tmp_path, monkeypatch):
 
 def test_the_commit_and_whether_files_differ(repository):
     folder, head = repository / "workspaces" / "x", git(repository, "rev-parse", "HEAD")
-    assert checkout_of(folder) == (head, False, "")
+    assert checkout_of(folder) == (head, False, "", ())
     (folder / "new.py").write_text("untracked files are results, too\n")
-    assert checkout_of(folder) == (head, False, "")
+    assert checkout_of(folder) == (head, False, "", ())
     (folder / "a.py").write_text("2\n")
     changed = checkout_of(folder)
     assert changed[:2] == (head, True)
     git(repository, "add", "--update")
-    assert checkout_of(folder) == changed == (head, True, git(repository, "write-tree"))
+    assert checkout_of(folder) == changed == (head, True, git(repository, "write-tree"), ())
     (folder / "a.py").write_text("3\n")
     assert checkout_of(folder).changes not in ("", changed.changes)
 
@@ -57,9 +59,23 @@ def test_a_change_in_the_second_of_the_commit_is_seen(repository):
 def test_packed_references_detached_heads_and_worktrees(repository, tmp_path):
     head = git(repository, "rev-parse", "HEAD")
     git(repository, "pack-refs", "--all")
-    assert checkout_of(repository) == (head, False, "")
+    assert checkout_of(repository) == (head, False, "", ())
     git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
-    assert checkout_of(tmp_path / "tree" / "workspaces" / "x") == (head, False, "")
+    assert checkout_of(tmp_path / "tree" / "workspaces" / "x") == (head, False, "", ())
+
+
+@pytest.mark.parametrize("branch", ["fix/#42", "a,b", "größe", "x=(1)!", "a'b"])
+def test_a_branch_may_have_any_name_that_git_allows(repository, branch):
+    head = git(repository, "rev-parse", "HEAD")
+    git(repository, "branch", "-m", branch)
+    assert checkout_of(repository) == (head, False, "", ())
+    git(repository, "pack-refs", "--all")
+    assert checkout_of(repository) == (head, False, "", ())
+
+
+def test_a_branch_without_a_commit_has_none(repository):
+    git(repository, "checkout", "-q", "--orphan", "empty")
+    assert checkout_of(repository) == Checkout()
 
 
 def test_a_submodule_leaves_it_unknown_whether_files_differ(repository, tmp_path):
@@ -67,9 +83,9 @@ def test_a_submodule_leaves_it_unknown_whether_files_differ(repository, tmp_path
     git(repository, "commit", "-qam", "two")
     head = git(repository, "rev-parse", "HEAD")
     (repository / "sub" / "workspaces" / "x" / "a.py").write_text("2\n")
-    assert checkout_of(repository) == (head, None, "")
+    assert checkout_of(repository) == (head, None, "", ())
     (repository / "workspaces" / "x" / "a.py").write_text("2\n")
-    assert checkout_of(repository) == (head, True, "")
+    assert checkout_of(repository) == (head, True, "", ())
     # The submodule itself, whose repository is in that of the checkout.
     assert checkout_of(repository / "sub")[:2] == (git(repository / "sub", "rev-parse", "HEAD"), True)
 
@@ -87,22 +103,23 @@ def test_a_workspace_leads_to_no_repository_elsewhere(repository, tmp_path):
     assert checkout_of(own)[:2] == (head, False)  # the control
     (own / ".git").rename(tmp_path / "kept")
     (own / ".git").write_text(f"gitdir: {elsewhere}\n")
-    assert checkout_of(own) == Checkout()
+    assert checkout_of(own) == UNREAD
     (own / ".git").unlink()
     (own / ".git").symlink_to(elsewhere)
-    assert checkout_of(own) == Checkout()
+    assert checkout_of(own) == UNREAD
     (own / ".git").unlink()
     (tmp_path / "kept").rename(own / ".git")
     (own / ".git" / "commondir").write_text(f"{elsewhere}\n")
-    assert checkout_of(own) == Checkout()
+    assert checkout_of(own) == UNREAD
 
 
 def test_outside_a_repository_and_in_a_broken_one(tmp_path, repository):
     assert checkout_of(tmp_path) == Checkout()
-    (repository / ".git" / "HEAD").write_text("ref: ../../../etc/passwd\n")
-    assert checkout_of(repository) == Checkout()
+    for name in ("../../../etc/passwd", "refs/../../etc/passwd", "refs/heads/.invalid", "refs/heads/a b"):
+        (repository / ".git" / "HEAD").write_text(f"ref: {name}\n")
+        assert checkout_of(repository) == UNREAD, name
     (repository / ".git" / "HEAD").write_bytes(b"\xff" * 100)
-    assert checkout_of(repository) == Checkout()
+    assert checkout_of(repository) == UNREAD
 
 
 @pytest.mark.parametrize("key", ["core.fsmonitor", "filter.evil.clean", "core.hooksPath"])
@@ -130,4 +147,4 @@ def test_pipes_are_not_waited_for(repository, monkeypatch, place):
         file.unlink()
     os.mkfifo(file)
     monkeypatch.setattr("reprokit.bench.checkout._GIT_TIMEOUT_S", 0.5)
-    assert checkout_of(repository) == (head, None, "")
+    assert checkout_of(repository) == (head, None, "", ())

@@ -253,6 +253,12 @@ def test_clocks_are_found_at_any_depth():
     )
 
 
+def test_a_doubt_about_the_checkout_is_in_the_records(bench):
+    bench = replace(bench, origin=BenchOrigin(warnings=("the commit is unknown",)))
+    (record,) = bench.measure("m", benchmark('echo \'{"metric": "m", "unit": "s", "samples": [1]}\''), ".")
+    assert "the commit is unknown" in record.warnings
+
+
 @pytest.mark.parametrize(("unit", "sample", "doubted"), [("ms", 0, True), ("s", -1, True), ("share", 0, False)])
 def test_a_time_of_0_or_less_is_a_doubt(bench, unit, sample, doubted):
     line = json.dumps({"metric": "m", "unit": unit, "samples": [1, sample]})
