@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable
 
@@ -10,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
-from reprokit.recipe.fields import EnvName
+from reprokit.recipe.fields import EnvName, variable
 from reprokit.recipe.model import Benchmark
 from reprokit.recipe.spelling import nearest
 
@@ -30,10 +29,12 @@ def parameter(text: str) -> tuple[str, str | int | float | bool]:
         value = yaml.read(written, where).data
     except UsageError:
         value = None
-    finite = math.isfinite(value) if isinstance(value, float) else isinstance(value, str | int)
-    if not separator or not finite:
+    if not separator or not isinstance(value, str | int | float):
         raise UsageError(f"{where}: the value is not text, a number, true or false", hint=_HINT)
-    return name, value
+    try:
+        return name, variable(value)
+    except ValueError as error:
+        raise UsageError(f"{where}: {error}", hint=_HINT) from None
 
 
 def doubtful(title: str, benchmark: Benchmark, names: Iterable[str]) -> list[str]:

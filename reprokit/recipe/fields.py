@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -14,6 +15,9 @@ from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringCons
 from reprokit.formatting import parse_size
 from reprokit.recipe.spelling import nearest
 from reprokit.untrusted import patterns
+
+_Scalar = str | int | float | bool
+MOST_DIGITS = 24  # of an integer in a record
 
 # Packages of PyPI of which reprokit knows what pip knows: what their releases require of each other and of Python.
 PACKAGES = (
@@ -235,6 +239,15 @@ def _regex(text: str) -> str:
     return text
 
 
+def variable(value: _Scalar) -> _Scalar:
+    """Raises ValueError for a number that no record can hold."""
+    if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+        raise ValueError(f"an integer of more than {MOST_DIGITS} digits; write it in quotes")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{value} is not a finite number; write it in quotes")
+    return value
+
+
 Line = Annotated[str, AfterValidator(_plain_line)]
 Name = Annotated[str, StringConstraints(pattern=rf"^{_NAME}$", max_length=60)]
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9][0-9A-Za-z.+~-]*$", max_length=60)]
@@ -261,6 +274,7 @@ CondaSpec = Annotated[
     ),
 ]
 Commit = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+Variable = Annotated[_Scalar, AfterValidator(variable)]
 EnvName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 BuildArg = Annotated[EnvName, AfterValidator(_build_arg)]
 DataSource = Annotated[str, AfterValidator(_data_source)]

@@ -241,7 +241,7 @@ class Benchmark(RecipePart):
     inputs: list[Input] = Field(default=[], description="files that it reads")
     parse: Parse = Field(description="how its output is read")
     variants: list[f.Name] = Field(default=[], description="only for these variants; all if empty")
-    matrix: dict[f.EnvName, Annotated[list[str | int | float | bool], Field(min_length=1)]] = Field(
+    matrix: dict[f.EnvName, Annotated[list[f.Variable], Field(min_length=1)]] = Field(
         default={}, description="run once for each combination of these values, which are variables of the command"
     )
     repeat: int = Field(default=1, ge=1, le=10_000, description="how often it runs unless --repeat is given")

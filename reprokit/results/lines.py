@@ -15,8 +15,9 @@ from typing import IO, Any
 
 from pydantic import ValidationError
 
-from reprokit.errors import UsageError
+from reprokit.errors import UsageError, WorkFailed
 from reprokit.host import disk
+from reprokit.recipe.fields import MOST_DIGITS
 from reprokit.results.record import ADAPTER, READABLE, Record
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import first_fault, measure, parsed
@@ -24,8 +25,7 @@ from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import DOCUMENT, RESULT_VALUES, RESULTS
 
 FOLDER = "results"
-_MOST_DIGITS = 24
-_TOO_LARGE = 10**_MOST_DIGITS
+_TOO_LARGE = 10**MOST_DIGITS
 _REMOVE = "remove this line"
 _LEAST_VALUES = 10  # of a line, so that empty lines are not read for long
 
@@ -34,9 +34,9 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
     """Append to the file `path` below `root`, all or nothing, also with several writers or a full disk.
 
     An incomplete last line, which a crash leaves, is removed. `root` may be a stranger's checkout, so no link in it is
-    followed. Raises UsageError for one, and as `unwritable`.
+    followed. Raises UsageError for one, as `unwritable`, and WorkFailed for a record that could not be read again.
     """
-    lines = "".join(record.to_json() + "\n" for record in records).encode()
+    lines = b"".join(_checked(record, str(root / path)) for record in records)
     try:
         with Folder(root) as folder, _locked(folder, path) as handle:
             size = _repaired(handle, str(root / path))
@@ -49,6 +49,19 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
                 raise
     except OSError as error:
         raise disk.unwritable(error, "the results", root / path) from None
+
+
+def _checked(record: Record, where: str) -> bytes:
+    """The line of a record. One that is too large or no JSON would stop every verb that reads the file."""
+    try:
+        line = f"{record.to_json()}\n".encode()
+        _from_json(line, where)
+    except UsageError as error:
+        hint = "" if error.hint == _REMOVE else error.hint
+        raise WorkFailed(f"the results cannot be recorded: {error.message}", where, hint) from None
+    except ValueError:
+        raise WorkFailed("the results cannot be recorded: a number is not finite", where) from None
+    return line
 
 
 def check_writable(file: Path) -> None:
@@ -189,7 +202,7 @@ def _check_numbers(values: Iterable[Any], where: str) -> None:
         elif kind is list:
             _check_numbers(value, where)
         elif kind is int and abs(value) >= _TOO_LARGE:
-            raise UsageError(f"not a record: it holds an integer of more than {_MOST_DIGITS} digits", where)
+            raise UsageError(f"not a record: it holds an integer of more than {MOST_DIGITS} digits", where)
         elif kind is float and not math.isfinite(value):
             raise _not_finite(where)
 

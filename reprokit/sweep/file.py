@@ -6,7 +6,7 @@ from math import prod
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, FiniteFloat, StringConstraints, ValidationError
+from pydantic import AfterValidator, Field, FiniteFloat, StringConstraints, ValidationError
 
 from reprokit.errors import UsageError
 from reprokit.recipe import fields as f
@@ -18,7 +18,8 @@ from reprokit.untrusted import files
 MOST_JOBS = 10_000
 _MOST = 1 << 20  # bytes of a file
 _DAY_S = 86400
-_Value = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] | bool | int | FiniteFloat
+_Text = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+_Value = Annotated[_Text | bool | int | FiniteFloat, AfterValidator(f.variable)]
 _Values = Annotated[list[_Value], Field(min_length=1, max_length=1000)]
 _Names = Annotated[list[f.Name], Field(max_length=100)]
 

@@ -36,6 +36,16 @@ BAD = [
         5,
         "combinations, more than 1000",
     ),
+    *(
+        (
+            f"a matrix with {value[:4]}",
+            "variants: {v: {base: debian:12}}\nbenchmarks:\n  b:\n    command: x\n    parse: {format: records}\n"
+            f"    matrix: {{A: [1, {value}]}}",
+            8,
+            says,
+        )
+        for value, says in ((".inf", "not a finite"), (".nan", "not a finite"), ("1" * 39, "more than 24 digits"))
+    ),
     ("a loose sdist", "variants:\n  cpu:\n    base: debian:12\n    sdists: [{package: 'a>=1'}]", 6, "write a==VERSION"),
     ("a moving wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a']", 6, "@COMMIT"),
     ("a git path", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+file:///a@v1']", 6, "not an https"),

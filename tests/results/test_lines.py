@@ -12,7 +12,7 @@ import tracemalloc
 
 import pytest
 
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.results.index import read_groups
 from reprokit.results.lines import append, read, remove
 from reprokit.results.record import SCHEMA
@@ -26,6 +26,22 @@ def test_what_is_written_is_read_back(record, tmp_path):
     odd.params["name"] = 'a "b"\n?'  # half a surrogate pair is no text
     assert read(file) == [record(), odd, record(metric="other")]
     assert all(json.loads(line)["schema"] == SCHEMA for line in file.read_text().splitlines())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"params": {"seed": 10**38}}, "an integer of more than 24 digits"),
+        ({"params": {"x": float("inf")}}, "a number is not finite"),
+        ({"environment": {"a": [0] * 1000}}, "values in a JSON document"),
+    ],
+)
+def test_a_record_that_could_not_be_read_again_is_not_written(record, tmp_path, monkeypatch, change, message):
+    monkeypatch.setenv("REPROKIT_LIMIT_VALUES", "900")
+    with pytest.raises(WorkFailed, match=f"the results cannot be recorded: .*{message}") as error:
+        append(tmp_path, "r.jsonl", [record(), record(**change)])
+    assert error.value.hint != "remove this line"
+    assert not (tmp_path / "r.jsonl").exists()
 
 
 def test_many_writers_lose_nothing_and_mix_nothing(record, tmp_path):
