@@ -33,7 +33,7 @@ fi
 exit 0
 """
 # Ask for the reasons each second while a command runs: after it, the card is idle and at full clocks again. The counts
-# are on standard error, and are left out where the command failed.
+# are on standard error, perhaps behind a line that the command did not end. They are left out where it failed.
 _WATCH = """
 command -v nvidia-smi >/dev/null && file=$(mktemp) || exec "$@"
 for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do
@@ -47,7 +47,7 @@ kill $! 2>/dev/null
 rm -f "$file"
 exit $code
 """
-_SAMPLES = re.compile("^reprokit-gpu: +([0-9]{1,9}) ([0-9]{1,2}), (0x[0-9a-fA-F]{1,16})\n", re.MULTILINE)
+_SAMPLES = re.compile("reprokit-gpu: +([0-9]{1,9}) ([0-9]{1,2}), (0x[0-9a-fA-F]{1,16})\n")
 _BITS = re.compile("0x[0-9a-fA-F]{1,16}")
 _NUMBER = re.compile("-?[0-9]{1,15}")
 # Bits of NVML's nvmlClocksEventReasons that slow a GPU below what its load would allow.

@@ -26,6 +26,7 @@ from reprokit.recipe.spelling import nearest
 from reprokit.results.likeness import has_params, without_clocks
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
+from reprokit.results.tables import some_of
 from reprokit.untrusted.limits import SAMPLES
 
 _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
@@ -134,21 +135,25 @@ class Bench:
         started = datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
         before = probe_state(self.execute)
         runs: list[Sequence[Measurement]] = []
-        environment: Mapping[str, Any] = {}
+        first: dict[str, Any] | None = None
+        changed: dict[str, None] = {}
         samples, count = Counter[tuple[int, str]](), 0
         for _ in range(rounds.repeat or benchmark.repeat):
             done, seen = run()
             found = _parsed(benchmark, done, where)
             runs.append(found.measurements)
-            environment = found.environment
+            environment, clocks = without_clocks(found.environment)
+            first = environment if first is None else first
+            changed |= dict.fromkeys(name for name in first | environment if first.get(name) != environment.get(name))
             count += sum(len(each.samples) for each in found.measurements)
             SAMPLES.check(count, "samples of all runs", where)
             samples += seen
         seconds = round(time.monotonic() - began, 3)
         after = probe_state(self.execute)
-        environment, clocks = without_clocks(environment)
         merged = together(runs)
-        reasons = (*self.origin.warnings, *unlocked, *doubts(self.hardware.threads, before, after, samples))
+        apart = [f"the runs report different environments: {some_of(list(changed))}"] if changed else []
+        seen_here = doubts(self.hardware.threads, before, after, samples)
+        reasons = (*self.origin.warnings, *unlocked, *apart, *seen_here)
         origin = {name: value for name, value in vars(self.origin).items() if name != "warnings"}
         return [
             Record(

@@ -54,9 +54,10 @@ def test_load_heat_and_power_are_doubts():
 
 
 def test_samples_are_counted_by_gpu_and_reason():
-    counted = ("      3 0, 0x0", "      2 0, 0x4", "      1 1, 0x48")
-    errors, samples = samples_of("oops\n" + "".join(f"reprokit-gpu: {line}\n" for line in counted))
+    counted = "".join(f"reprokit-gpu: {line}\n" for line in ("      3 0, 0x0", "      2 0, 0x4", "      1 1, 0x48"))
+    errors, samples = samples_of("oops\n" + counted)
     assert errors == "oops\n"
+    assert samples_of("100 %" + counted) == ("100 %", samples)
     assert list(doubts(2, MachineState(), MachineState(), samples)) == [
         "GPU 0 was slowed down in 2 of 5 samples: power limit",
         "GPU 1 was slowed down in 1 of 1 samples: hardware slowdown, heat",

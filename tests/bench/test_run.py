@@ -253,6 +253,16 @@ def test_clocks_are_found_at_any_depth():
     )
 
 
+def test_runs_in_different_environments_are_in_doubt(bench):
+    line = '{"metric": "m", "unit": "s", "samples": [1]}'
+    printed = """echo '{"environment": {"torch": "2", "clocks": {"sm": '$n'}, "device": "'$device'"}}'"""
+    command = f"n=$(cat n || echo 0); device=%s; echo $((n + 1)) > n; {printed}; echo '{line}'"
+    (same,) = bench.measure("m", benchmark(command % "cuda"), ".", rounds=Rounds(repeat=3))
+    assert same.clocks["sm"] == 2 and not any("environments" in text for text in same.warnings)
+    (other,) = bench.measure("m", benchmark(command % "cuda$((n == 4))"), ".", rounds=Rounds(repeat=3))
+    assert "the runs report different environments: device" in other.warnings
+
+
 def test_a_doubt_about_the_checkout_is_in_the_records(bench):
     bench = replace(bench, origin=BenchOrigin(warnings=("the commit is unknown",)))
     (record,) = bench.measure("m", benchmark('echo \'{"metric": "m", "unit": "s", "samples": [1]}\''), ".")
