@@ -82,6 +82,26 @@ def test_a_line_that_was_cut_off_is_dropped_and_the_next_is_whole(file: Path):
     assert Store(str(file), PARAMS).get(JOBS[4]) == Measurement([2.0], 1.0)
 
 
+def test_a_last_line_without_its_end_is_kept_and_nothing_is_written_by_reading(file: Path):
+    text = file.read_text()
+    for kept, known in ((text[:-1], 5), (text[:-20], 4), (text + '{"met', 5)):
+        file.write_text(kept)
+        assert len(Store(str(file), PARAMS).items()) == known
+        assert file.read_text() == kept
+        Store(str(file), PARAMS).put(PLAN, Measurement([7.0], 1.0))
+        assert [line.count("metric") for line in file.read_text().splitlines()] == [1] * (known + 1)
+        assert Store(str(file), PARAMS).get(PLAN) == Measurement([7.0], 1.0)
+
+
+@pytest.mark.parametrize("content", ["weights on one line", '{"format": "a model"}\nweights', '{"format": "a mo'])
+def test_another_file_is_refused_and_kept(tmp_path: Path, content: str):
+    path = tmp_path / "model"
+    path.write_text(content)
+    with pytest.raises(ValueError, match="no record of this search"):
+        Store(str(path), PARAMS)
+    assert path.read_text() == content
+
+
 @pytest.mark.parametrize("line", ["no json", "[]", '{"metric": "operator_fusion.relative_time"}'])
 def test_a_line_that_is_no_record_is_named(file: Path, line: str):
     file.write_text(f"{file.read_text()}{line}\n")

@@ -10,6 +10,7 @@ from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequenc
 OPERATORS = 15
 BITS = OPERATORS + 1
 VALUES = 1 << BITS
+DIFFERENT = 16640  # plans that run different code
 ATTENTION = (3, 7)  # from the scores to the transpose, all of which the hand-written kernel computes
 
 Part = Tuple[int, int]  # first and last operator, counted from 1
@@ -109,7 +110,7 @@ def all_plans() -> List[Plan]:
 
 
 def plans_that_differ() -> List[Plan]:
-    """The 16 640 plans that run different code: bit 0 is set only where it has an effect."""
+    """The plans that run different code: bit 0 is set only where it has an effect."""
     return [plan for plan in all_plans() if plan.as_run() == plan]
 
 

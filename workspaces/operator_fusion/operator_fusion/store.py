@@ -2,12 +2,13 @@
 
 import json
 import os
-from typing import Any, Dict, ItemsView, List, Optional
+from typing import IO, Any, Dict, ItemsView, List, Optional
 
 from . import plans
 from .jobs import Confirmed, Measurement, PartAlone, Stored, Versus, every_part
 
 METRIC = "operator_fusion.relative_time"
+_BEGIN = json.dumps({"metric": METRIC})[:-1].encode()  # of a line
 
 
 class Store:
@@ -56,8 +57,9 @@ class Store:
         )
         self._known[_key(job)] = found
         if self.path:
-            with open(self.path, "a") as file:
-                file.write(self.record(job, found) + "\n")
+            with open(self.path, "ab+") as file:
+                _end_last_line(file)
+                file.write((self.record(job, found) + "\n").encode())
 
     def record(self, job: Stored, found: Measurement) -> str:
         """One line. `samples` are pairwise ratios to the whole layer under torch.compile; of a Versus, to its other."""
@@ -71,13 +73,13 @@ class Store:
         return json.dumps(record)
 
     def _read(self, path: str) -> None:
-        with open(path, "rb+") as file:
-            text = file.read()
-            whole = text.rfind(b"\n") + 1
-            file.truncate(whole)  # the last line of a writer that was killed
-        for number, line in enumerate(text[:whole].decode("utf-8", "replace").splitlines(), 1):
+        with open(path, "rb") as file:
+            *lines, last = file.read().split(b"\n")
+        if not _is_torn(last):
+            lines.append(last)
+        for number, line in enumerate(lines, 1):
             try:
-                record = json.loads(line)
+                record = json.loads(line.decode("utf-8", "replace"))
                 if record.get("metric") == METRIC:
                     params = dict(record["params"])
                     job = _job(params.pop("job"), params.pop("id"))
@@ -85,6 +87,26 @@ class Store:
                         self._known[job] = Measurement(list(map(float, record["samples"])), record.get("milliseconds"))
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"{path}:{number}: no record of this search: {error!r}") from None
+
+
+def _is_torn(line: bytes) -> bool:
+    """Whether a line without an end is the begin of a record, whose writer was killed."""
+    try:
+        json.loads(line.decode("utf-8", "replace"))
+    except ValueError:
+        return line.startswith(_BEGIN) or _BEGIN.startswith(line)
+    return False
+
+
+def _end_last_line(file: IO[bytes]) -> None:
+    """Remove an incomplete last line, or end it where only its line end is missing."""
+    file.seek(0)
+    text = file.read()
+    last = text[text.rfind(b"\n") + 1 :]
+    if last and _is_torn(last):
+        file.truncate(len(text) - len(last))
+    elif last:
+        file.write(b"\n")
 
 
 def _key(job: Stored) -> Stored:

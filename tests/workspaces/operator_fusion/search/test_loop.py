@@ -100,6 +100,13 @@ def test_stored_measurements_count_for_the_budget():
     assert again.chosen == first.chosen
 
 
+def test_random_ends_when_all_plans_are_proposed():
+    strategy = STRATEGIES["random"](0)
+    proposed = strategy.propose(20_000)
+    assert len(set(proposed)) == len(proposed) == 16_640
+    assert strategy.propose(1) == []
+
+
 def test_random_draws_no_code_twice():
     proposed = STRATEGIES["random"](0).propose(2000)
     assert len(set(proposed)) == 2000

@@ -22,7 +22,7 @@ class RandomSearch(Strategy):
 
     def propose(self, count: int) -> List[Job]:
         found: List[Job] = []
-        while len(found) < count:
+        while len(found) < count and len(self._proposed) < plans.DIFFERENT:
             plan = plans.from_value(self._rng.randrange(plans.VALUES)).as_run()
             if plan not in self._proposed:
                 self._proposed[plan] = None
