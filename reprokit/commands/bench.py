@@ -108,7 +108,7 @@ def bench(
         measured = [json.loads(each.to_json()) for each in outcome.records]
         dump({"ok": not outcome.failed, "records": measured, **outcome.as_json()})
     else:
-        show_tables(sections(groups(outcome.records), target.recipe.claims))
+        show_tables(sections(groups(outcome.records), {target.recipe.name: target.recipe.claims}))
     if outcome.recorded:
         notify(f"recorded in {file}")
     outcome.raise_failure()

@@ -297,4 +297,4 @@ def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> l
     found = groups(records_of(name, file)) if file else _groups(name)
     kept = some(_of(found, name, benchmarks), name, *benchmarks)
     names = {group.identity["recipe"] for group in kept} & set(recipe_names())
-    return sections(kept, [claim for each in sorted(names) for claim in load_recipe(each).claims])
+    return sections(kept, {each: load_recipe(each).claims for each in names})

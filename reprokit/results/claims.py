@@ -193,7 +193,7 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
         and other.identity["metric"] == metric
         and baseline.variant in ("", other.identity["variant"])
         and has_params(other.identity["params"], baseline.params)
-        and not _variation(group, other)
+        and ("impl" in baseline.params or not _variation(group, other))
         and _same_case(claim, baseline, group, other)
         and unit_factor(other.identity["unit"], group.identity["unit"])
         and other.median > 0

@@ -124,7 +124,7 @@ def recipe_report(
         pictures=tuple(
             Picture("data:image/svg+xml;base64," + base64.b64encode(svg).decode(), caption) for caption, svg in pictures
         ),
-        tables=tuple(_shortened(sections(found, recipe.claims))),
+        tables=tuple(_shortened(sections(found, {recipe.name: recipe.claims}))),
         machines=tuple(_machines(ordered)),
         commands=tuple(commands(recipe, ordered)),
         badges=_badges(recipe, ordered, judged, variants),

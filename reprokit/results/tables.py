@@ -24,15 +24,18 @@ _MOST_COLUMNS = 100
 TABLE = tuple(name for name in IDENTITY if name != "params")
 
 
-def sections(groups: Sequence[Group], claims: Sequence[Claim] = ()) -> list[ReportTable]:
-    """The tables of `groups`. A note names what separates groups that answer the same question."""
+def sections(groups: Sequence[Group], claims: Mapping[str, Sequence[Claim]] = {}) -> list[ReportTable]:
+    """The tables of `groups`, with the claims of each recipe.
+
+    A note names what separates groups that answer the same question.
+    """
     tables: dict[str, list[Group]] = {}
     questions: dict[str, list[Group]] = {}
     for group in groups:
         tables.setdefault(key_of(group, TABLE), []).append(group)
         questions.setdefault(key_of(group, _QUESTION), []).append(group)
     apart = {key: [f for f in differing(alike) if not f.startswith("params.")] for key, alike in questions.items()}
-    return [_section(table, apart[key_of(table[0], _QUESTION)], claims) for table in tables.values()]
+    return [_section(table, apart[key_of(table[0], _QUESTION)], _claims(table, claims)) for table in tables.values()]
 
 
 def overview(groups: Sequence[Group]) -> ReportTable:
@@ -170,12 +173,22 @@ def _notes(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) ->
     if len(doubts) > _MOST_DOUBTS:
         notes.append(f"in doubt for {len(doubts) - _MOST_DOUBTS} further reasons: `--json` has all")
     for claim in claims:
-        cases = (group.identity["params"] for group in table)
-        about = any(has_params(params, claim.params) for params in cases)
-        if claim.metric == table[0].identity["metric"] and not claim.baseline and about:
-            figure = f"{number(claim.value)} {claim.unit}".strip()
-            notes.append(f"the paper reports {figure} on {claim.hardware} ({claim.where})")
+        figure = f"{number(claim.value)} {claim.unit}".strip()
+        notes.append(f"the paper reports {figure} on {claim.hardware} ({claim.where})")
     return notes
+
+
+def _claims(table: list[Group], claims: Mapping[str, Sequence[Claim]]) -> list[Claim]:
+    """The claims about one of the cases of a table."""
+    its = table[0].identity
+    return [
+        claim
+        for claim in claims.get(its["recipe"], ())
+        if claim.metric == its["metric"]
+        and claim.benchmark in ("", its["benchmark"])
+        and not claim.baseline
+        and any(has_params(group.identity["params"], claim.params) for group in table)
+    ]
 
 
 def _with_spread(group: Group) -> str:

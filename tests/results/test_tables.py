@@ -11,7 +11,7 @@ from reprokit.results.tables import sections as tables
 
 
 def sections(records, claims=()):
-    return tables(groups(records), claims)
+    return tables(groups(records), {"fused-attention": claims})
 
 
 def case(record, batch: int, impl: str, *samples: float, **changes: object):
@@ -78,6 +78,13 @@ def test_the_claims_of_the_paper_stand_beside_its_metric(record):
     claims = [Claim.model_validate({"metric": m, **claim}) for m in ("attention.forward", "end_to_end")]
     (section,) = sections([record()], claims)
     assert section.notes == ("the paper reports 1.6 x on A100 (Table 3)",)
+
+
+def test_a_claim_of_another_benchmark_or_paper_does_not(record):
+    claim = {"metric": "attention.forward", "value": 1.6, "unit": "x", "hardware": "A100", "where": "Table 3"}
+    claims = [Claim.model_validate({**claim, "benchmark": name, "where": name}) for name in ("forward", "backward")]
+    mine, other = sections([record(), record(recipe="taco")], claims)
+    assert mine.notes == ("the paper reports 1.6 x on A100 (forward)",) and not other.notes
 
 
 @pytest.mark.parametrize(
