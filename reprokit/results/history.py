@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from reprokit.formatting import counted
@@ -14,6 +14,7 @@ from reprokit.tables import ReportTable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 40
+_MOST_APART, _LONGEST = 5, 20  # fields beside the machine, and characters of each
 # A line of the history is one case on one machine: code and image may change along it, and what else does is noted.
 _LINE = ("recipe", "variant", "benchmark", "metric", "unit", "params", "cpu", "threads", "gpu", "node", "files")
 _CODE = ("commit", "dirty", "changes", "input_hash", "image_digest")
@@ -23,7 +24,8 @@ _CODE = ("commit", "dirty", "changes", "input_hash", "image_digest")
 class HistoryLine:
     """The medians of one case on one machine, oldest first: time, commit or image, median.
 
-    `apart` are conditions other than code and image in which the runs differ.
+    `hardware` also has what separates the line from others of the same name. `apart` are conditions other than code and
+    image in which the runs differ.
     """
 
     title: str
@@ -37,7 +39,29 @@ def lines_of(groups: Iterable[Group]) -> list[HistoryLine]:
     found: dict[str, list[Group]] = {}
     for group in groups:
         found.setdefault(key_of(group, _LINE), []).append(group)
-    return [_line(alike) for alike in found.values()]
+    lines = [_line(alike) for alike in found.values()]
+    same: dict[tuple[str, ...], list[Group]] = {}
+    for line, alike in zip(lines, found.values(), strict=True):
+        same.setdefault(_shown(line), []).append(alike[0])
+    apart = {key: [f for f in differing(firsts) if f.partition(".")[0] in _LINE] for key, firsts in same.items()}
+    return [
+        replace(line, hardware=", ".join([line.hardware, *_values(alike[0], apart[_shown(line)])]))
+        for line, alike in zip(lines, found.values(), strict=True)
+    ]
+
+
+def _shown(line: HistoryLine) -> tuple[str, ...]:
+    return line.title, line.case, line.hardware
+
+
+def _values(group: Group, fields: Sequence[str]) -> list[str]:
+    """What a group has of the fields that separate it from lines of the same name; of a checksum the beginning."""
+    found = []
+    for field in fields[:_MOST_APART]:
+        name, _, key = field.partition(".")
+        value = group.identity[name].get(key, "") if key else group.identity[name]
+        found.append(f"{field} {shown(value)[:_LONGEST] or 'none'}")
+    return found
 
 
 def table(lines: Sequence[HistoryLine], title: str) -> ReportTable:

@@ -22,6 +22,15 @@ def test_other_changes_than_those_of_the_code_are_noted_and_one_run_has_no_chang
     assert note.endswith("batch 8, impl ours: the runs differ in command, driver, not only in code")
 
 
+def test_lines_that_differ_only_in_node_or_files_are_told_apart(record):
+    runs = [record(node="alpha"), record(), record(files={"d": "1f" * 32}), record(cpu="Xeon")]
+    rows = table(lines_of(groups(runs)), "attention.forward").rows
+    assert [row[2] for row in rows] == [
+        "EPYC, 2 threads, node alpha, files.d none", "EPYC, 2 threads, node none, files.d none",
+        f"EPYC, 2 threads, node none, files.d {'1f' * 10}", "Xeon, 2 threads",
+    ]  # fmt: skip
+
+
 def test_a_point_names_the_changes_of_its_checkout(record):
     (line,) = lines_of(groups([record(commit="a" * 40, dirty=True, changes="b" * 40)]))
     assert line.points == (("2026-11-21T09:00:00Z", "aaaaaaaaaaaa with changes", 2.0),)
