@@ -28,7 +28,7 @@ _RUNS = 5
 class Comparison:
     """One case in both sets. `unlike` names conditions that differ; `notes` what was not compared, and doubts.
 
-    `compared` is "samples" or "runs", of which the smaller set has `fewest`.
+    `compared` is "samples" or "runs", of which the smaller set has `fewest`. `medians` are those of what is compared.
     """
 
     a: Group
@@ -38,13 +38,14 @@ class Comparison:
     notes: tuple[str, ...]
     compared: str
     fewest: int
+    medians: tuple[float, float]
 
     def to_json(self) -> dict[str, Any]:
         names = ("recipe", "benchmark", "metric", "unit", "params")
         return {
             **{name: self.a.identity[name] for name in names},
-            "a": _side(self.a),
-            "b": _side(self.b),
+            "a": _side(self.a, self.medians[0]),
+            "b": _side(self.b, self.medians[1]),
             "compared": self.compared,
             **vars(self.effect),
             "verdict": self.verdict,
@@ -57,8 +58,8 @@ class Comparison:
         return f"unlike: differ in {', '.join(self.unlike)}" if self.unlike else self.effect.judgement
 
 
-def _side(group: Group) -> dict[str, Any]:
-    return {"variant": group.identity["variant"], "median": group.median, "samples": len(group.samples)}
+def _side(group: Group, median: float) -> dict[str, Any]:
+    return {"variant": group.identity["variant"], "median": median, "samples": len(group.samples)}
 
 
 def compare(a: Iterable[Group], b: Iterable[Group], chosen: Collection[str]) -> tuple[list[Comparison], int]:
@@ -99,7 +100,8 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
     units = [_units(side, runs) for side in parts]
     compared = "samples" if runs < _RUNS else "runs"
     fewest = min(map(len, units))
-    return Comparison(sides[0], sides[1], effect(*units), unlike, tuple(notes), compared, fewest)
+    medians = (statistics.median(units[0]), statistics.median(units[1]))
+    return Comparison(sides[0], sides[1], effect(*units), unlike, tuple(notes), compared, fewest, medians)
 
 
 def _units(parts: Sequence[tuple[float, ...]], most_runs: int) -> list[float]:
@@ -145,7 +147,7 @@ def as_table(cases: Sequence[Comparison], title: str) -> ReportTable:
         params = ", ".join(f"{name} {shown(value)}" for name, value in first["params"].items())
         measured = case.effect
         interval = f"{measured.low:.3f}..{measured.high:.3f}" if measured.low and measured.high else ""
-        medians = (number(case.a.median), number(case.b.median))
+        medians = map(number, case.medians)
         ratio = f"{measured.ratio:.3f}" if measured.ratio is not None else ""
         counts = f"{len(case.a.samples)}, {len(case.b.samples)}"
         name = f"{first['variant']} {first['benchmark']} {first['metric']} [{first['unit']}]"

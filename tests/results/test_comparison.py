@@ -115,6 +115,17 @@ def test_runs_are_compared_where_there_are_enough(compared):
     assert case.verdict == "no difference found" and case.effect.p > 0.2
 
 
+def test_the_medians_are_those_of_what_is_compared(compared):
+    # One run has most of the samples.
+    a = {"commit": A, "samples": (1.0,) * 100 + (2.0,) * 40, "repeats": (100, 10, 10, 10, 10)}
+    (case,), _ = compared(a, {"commit": B, "samples": (2.0, 4.0) * 25, "repeats": (10,) * 5})
+    assert as_table([case], "").rows[0][2:5] == ("2", "3", "1.500")
+    assert [case.to_json()[side]["median"] for side in "ab"] == [2.0, 3.0]
+    few = {"commit": A, "samples": (1.0,) * 100 + (2.0,) * 40, "repeats": (100, 40)}
+    (case,), _ = compared(few, {"commit": B, "samples": (2.0, 4.0) * 25, "repeats": (25, 25)})
+    assert as_table([case], "").rows[0][2:5] == ("1", "3", "3.000")
+
+
 def test_a_parameter_can_be_what_is_compared(record):
     every = groups([record(samples=FAST), record(samples=SLOW, params={"batch": 8, "impl": "torch"})])
     sides = [selection(f"param.impl={name}", every) for name in ("ours", "torch")]
