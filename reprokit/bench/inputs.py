@@ -60,7 +60,7 @@ def prepare(
     `place` copies the recipe's data to the path of an input. `sums` are the SHA-256 that files of the recipe's data
     must have, as far as they are known.
     """
-    found = {}
+    found: dict[str, str] = {}
     for file in inputs:
         path = shlex.quote("./" + file.path)
         if file.data:
