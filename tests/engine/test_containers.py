@@ -33,5 +33,5 @@ def test_an_error_of_the_reader_is_none_of_the_engine():
 
 
 def test_a_connection_that_breaks_while_a_file_is_read():
-    with pytest.raises(EngineError, match="the engine stopped answering: .*Connection reset"):
+    with pytest.raises(EngineError, match=r"the engine stopped answering: .*Connection reset"):
         answering(Broken()).get_archive("c", "/x")
