@@ -9,15 +9,16 @@ from pathlib import Path
 
 from reprokit import consent
 from reprokit.bundle import signature
-from reprokit.bundle.model import METADATA, SIGNATURE, BundledInputs
+from reprokit.bundle.model import METADATA, SIGNATURE
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.verify import VerifiedBundle, verify
 from reprokit.display import ByteProgress, Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
+from reprokit.formatting import counted
 from reprokit.host.fit import ImageNeeds, require_image
 from reprokit.image import trust
-from reprokit.image.base.resolve import carried_name
+from reprokit.image.base.resolve import carried, carried_name
 from reprokit.image.labels import kind_of_name
 from reprokit.oci.loader import STEP, Loader, as_stored
 from reprokit.oci.model import INDEX, Image
@@ -58,10 +59,25 @@ def signer(bundle: Bundle, allowed: Path | None) -> str:
     return signature.verify(text, bundle.signed[SIGNATURE], allowed)
 
 
+def check_origin(bundle: Bundle, allowed: Path | None, trusted: bool, notify: Notify) -> None:
+    """Check the signature and the names, and report the signer. Raises as `signer` and `check_names`."""
+    trusted = trusted or allowed is not None
+    if signature := signer(bundle, allowed):
+        unknown = "" if trusted else ", which --signed-by does not name: images are unverified"
+        notify(f"{bundle.path.name} is signed by {signature}{unknown}")
+    check_names(bundle, trusted)
+
+
 def check_names(bundle: Bundle, trusted: bool) -> None:
-    """Raises UsageError for reserved names, and for names of no recipe unless the bundle is `trusted`."""
-    inputs = bundle.metadata.inputs
-    bases = {carried_name(digest) for digest in inputs.bases} if inputs else set()
+    """Raises UsageError for reserved names, and for bases and names of no recipe unless the bundle is `trusted`."""
+    if bases := _bases(bundle):
+        # Nothing in the bundle proves that an image is the one that a registry has under the digest.
+        consent.require(
+            f"the bundle has {counted(len(bases), 'base image')} of its inputs, which builds start from",
+            "--trust",
+            trusted,
+            bundle.where,
+        )
     for image in bundle.images:
         kind = kind_of_name(image.name)
         if image.name in bases:
@@ -115,13 +131,16 @@ def load(
 
 def load_bases(
     file: VerifiedBundle,
-    inputs: BundledInputs,
     connect: Callable[[], Engine],
     notify: Notify,
     shown: Callable[[str], Shown],
 ) -> int:
-    """Load only the base images of inputs; returns the number of new ones. Without an engine they are skipped."""
-    names = {carried_name(digest) for digest in inputs.bases}
+    """Load only the base images of the inputs, and trust them; returns the number of new ones.
+
+    For the caller to `check_origin` first. A base that builds here already use is kept. Without an engine all are
+    skipped.
+    """
+    names = _bases(file.bundle)
     if not names:
         return 0
     try:
@@ -129,12 +148,22 @@ def load_bases(
     except EngineError as error:
         notify(f"{len(names)} base images are not loaded: {error.message}; repeat the import where an engine runs")
         return 0
-    target = _Target(engine, "", notify, shown)
-    for image in file.bundle.images:
-        if image.name in names:
-            target.has(file, image)
+    target = _Target(engine, "store import", notify, shown)
+    for image in (each for each in file.bundle.images if each.name in names):
+        if not target.has(file, image) and carried(engine, names[image.name]):
+            notify(
+                f"{image.name} is another image here and is kept; to replace it, `reprokit trust revoke {image.name}` "
+                "and repeat the import"
+            )
+        else:
             target.load(file, image)
     return len(target.loaded.new)
+
+
+def _bases(bundle: Bundle) -> dict[str, str]:
+    """The registry digests of the base images of a bundle's inputs, by the image's name."""
+    inputs = bundle.metadata.inputs
+    return {carried_name(digest): digest for digest in inputs.bases} if inputs else {}
 
 
 class _Target:
@@ -161,8 +190,9 @@ class _Target:
         with self._shown(image.name) as progress:
             loader = Loader(file, image, self.store, progress)
             loader.load()
-        if self._trusted_by:
-            trust.record(self._engine, loader.id, "trusted", self._trusted_by)
+        # The user has agreed to bases (`check_names`).
+        if trusted_by := self._trusted_by or ("load" if image.name in _bases(file.bundle) else ""):
+            trust.record(self._engine, loader.id, "trusted", trusted_by)
         before, known = self._engine.image(image.name), self.known[image.name]
         if before and before["Id"] == loader.id:
             self.loaded.present.append(image.name)

@@ -32,6 +32,13 @@ def flag(name: str, help: str, *short: str) -> Any:
 
 RecipeName = Annotated[str, recipes("The recipe.", "NAME[:VARIANT]")]
 BundleFile = Annotated[Path, typer.Argument(metavar="FILE", help="A bundle.", autocompletion=completion.bundles)]
+SignedBy = Annotated[
+    Optional[Path],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
+    typer.Option(
+        metavar="KEYS",
+        help="Refuse bundles without a signature by one of these keys: a public key, or allowed signers.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ContainerName = Annotated[
     str,
@@ -49,7 +56,7 @@ ContainerNames = Annotated[
 ]
 Command = Annotated[list[str], typer.Argument(metavar="-- CMD...", help="The command and its arguments.")]
 Gpus = Annotated[
-    Optional[str],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
+    Optional[str],  # noqa: UP045
     typer.Option(
         metavar="all|none|N|device=0,1",
         help="GPUs; by default as the recipe says.",

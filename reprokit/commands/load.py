@@ -18,13 +18,7 @@ def load(
         list[Path], typer.Argument(metavar="FILE...", help="Bundles, in order.", autocompletion=completion.bundles)
     ],
     force: bool = typer.Option(False, "--force", help="Load images that this host's driver or GPU cannot run, too."),
-    signed_by: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="KEYS",
-            help="Refuse bundles without a signature by one of these keys: a public key, or allowed signers.",
-        ),
-    ] = None,
+    signed_by: options.SignedBy = None,
     trust: bool = typer.Option(False, "--trust", help="Trust the images as if they were built here."),
     replace: bool = typer.Option(False, "--replace", help="Move names that belong to other images."),
     yes: bool = typer.Option(False, "--yes", help="Unpack workspaces of more than 50000 files or 2 GiB."),
@@ -39,7 +33,7 @@ def load(
 
     from reprokit.bundle import recipes, workspaces
     from reprokit.bundle.inputs_import import import_inputs
-    from reprokit.bundle.load import check_names, checked, signer
+    from reprokit.bundle.load import check_origin, checked
     from reprokit.bundle.load import load as load_images
     from reprokit.engine import Engine
     from reprokit.explain.last import explained
@@ -49,10 +43,7 @@ def load(
         found = checked(files, stack, lambda path: progress(f"checking {path.name}"))
         bundles = [each.bundle for each in found]
         for bundle in bundles:
-            if signature := signer(bundle, signed_by):
-                unknown = "" if signed_by or trust else ", which --signed-by does not name: images are unverified"
-                notify(f"{bundle.path.name} is signed by {signature}{unknown}")
-            check_names(bundle, trust or signed_by is not None)
+            check_origin(bundle, signed_by, trust, notify)
         texts = [recipes.of_images(bundle.metadata, bundle.where) for bundle in bundles]
         folders = [stack.enter_context(workspaces.workspaces(bundle, yes, notify)) for bundle in bundles]
         trusted_by = "load --signed-by" if signed_by else "load --trust" if trust else ""

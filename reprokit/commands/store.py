@@ -149,12 +149,17 @@ def import_(
             autocompletion=completion.files,
         ),
     ] = None,
+    signed_by: options.SignedBy = None,
+    trust: bool = options.flag("--trust", "Trust the bundle's base images, which builds start from."),
 ) -> None:
-    """Import a bundle of `reprokit store export`. All of it is checked first."""
+    """Import a bundle of `reprokit store export`. All of it is checked first.
+
+    A bundle with base images needs --trust or --signed-by.
+    """
     from contextlib import ExitStack
 
     from reprokit.bundle.inputs_import import import_inputs
-    from reprokit.bundle.load import checked, load_bases
+    from reprokit.bundle.load import check_origin, checked, load_bases
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.supply.store import Store
@@ -165,9 +170,10 @@ def import_(
         inputs = bundle.bundle.metadata.inputs
         if inputs is None:
             raise UsageError("the bundle has no inputs", str(archive), f"load its images: `reprokit load {archive}`")
+        check_origin(bundle.bundle, signed_by, trust, notify)
         with inputs_store.in_use(notify):
             found = import_inputs(bundle, inputs, inputs_store, recipes)
-        bases = load_bases(bundle, inputs, Engine.connect, notify, lambda name: progress(f"loading {name}"))
+        bases = load_bases(bundle, Engine.connect, notify, lambda name: progress(f"loading {name}"))
     echo(
         f"{', '.join(inputs.targets)}: {found.files} new files, {found.repositories} new repositories, "
         f"{bases} new base images"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext, suppress
@@ -14,6 +15,7 @@ from reprokit.bundle.read import opened
 from reprokit.bundle.write import ExportJob, write
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
+from reprokit.image import trust
 from reprokit.image.base.resolve import carried_name, locked_base, on_engine
 from reprokit.oci.read import engine_image
 from reprokit.supply.lock.model import Base, Lock
@@ -59,9 +61,14 @@ def imported(path: Path, connect: Callable[[], Engine], notify: Callable[[str], 
     """The number of base images that `reprokit store import` loads."""
     with ExitStack() as stack:
         (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
-        inputs = file.bundle.metadata.inputs
-        assert inputs
-        return load_bases(file, inputs, connect, notify, lambda name: nullcontext(lambda done, total: None))
+        return load_bases(file, connect, notify, lambda name: nullcontext(lambda done, total: None))
+
+
+def with_base(path: Path, digest: str, content: bytes) -> Path:
+    """A bundle that claims its image to be the base of this digest."""
+    made = Made.of({carried_name(digest): [tar_of({"a": content})]})
+    made.metadata["inputs"] = {"targets": [], "recipes": [], "files": [], "packs": [], "bases": [digest]}
+    return made.write(path)
 
 
 @pytest.mark.engine
@@ -79,7 +86,7 @@ def test_a_base_is_used_without_a_registry(engine: Engine, lock: Lock, store: St
     assert after and after["RootFS"] == before["RootFS"] and found.digest == base.digest
     assert imported(tmp_path / "x.rkit", lambda: engine) == 0
 
-    # An imported base can be exported again.
+    # An imported base is trusted, and can be exported again.
     export_inputs(["x"], tmp_path / "again.rkit", node, engine)
     assert engine.image(found.name)
 
@@ -111,6 +118,37 @@ def test_images_of_other_names_are_not_loaded(engine: Engine, lock: Lock, store:
     engine.remove_image(other)
     assert imported(tmp_path / "x.rkit", lambda: engine) == 1
     assert engine.image(other) is None
+
+
+@pytest.mark.engine
+def test_a_base_that_builds_use_is_kept(engine: Engine, tmp_path: Path):
+    digest = f"sha256:{secrets.token_hex(32)}"
+    name, said = carried_name(digest), list[str]()
+    mine = with_base(tmp_path / "mine.rkit", digest, secrets.token_bytes(8))
+    others = with_base(tmp_path / "others.rkit", digest, secrets.token_bytes(8))
+    try:
+        assert imported(mine, lambda: engine) == 1
+        before = on_engine(engine, f"debian:12@{digest}")
+        assert before and imported(others, lambda: engine, said.append) == 0
+        assert on_engine(engine, f"debian:12@{digest}") == before
+        assert len(said) == 1 and f"{name} is another image here and is kept" in said[0]
+        # A base that no build would use is replaced.
+        trust.revoke(engine, [before.image_id])
+        assert on_engine(engine, f"debian:12@{digest}") is None
+        assert imported(others, lambda: engine, said.append) == 1
+        after = on_engine(engine, f"debian:12@{digest}")
+        assert after and after.image_id != before.image_id
+        assert said[1:] == [f"{name} moved; it pointed to {before.image_id}"]
+    finally:
+        engine.remove_image(name)
+
+
+def test_bases_need_the_users_trust(tmp_path: Path):
+    with opened(with_base(tmp_path / "x.rkit", DIGEST, b"1")) as bundle:
+        with pytest.raises(UsageError, match="has 1 base image of its inputs, which builds start from") as error:
+            check_names(bundle, False)
+        check_names(bundle, True)
+    assert "--trust" in error.value.hint
 
 
 def test_only_bases_of_the_inputs_may_have_reserved_names(tmp_path: Path):

@@ -5,8 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.errors import SourceError, UsageError
+from reprokit.errors import SourceError, UsageError, WorkFailed
+from reprokit.image.base.resolve import carried_name
 from reprokit.supply.store import Store
+from tests.support.images import tar_of
+from tests.support.made import Made, sha256
 from tests.support.stores import a_lock, overwrite, plain, put, write_recipe
 
 
@@ -86,6 +89,20 @@ def test_import_says_which_recipes_are_not_here(call, held, tmp_path):
         result.stderr
         == "mine is not a recipe here\nhint: --recipes DIR puts the bundle's recipes and locks into a folder\n"
     )
+
+
+def test_import_of_base_images_needs_trust(call, held, tmp_path):
+    digest = f"sha256:{'1' * 64}"
+    made = Made.of({carried_name(digest): [tar_of({"a": b"1"})]})
+    bundled = {"sha256": sha256(b"new"), "size": 3}
+    made.metadata["inputs"] = {"targets": [], "recipes": [], "files": [bundled], "packs": [], "bases": [digest]}
+    made.blobs[f"blobs/sha256/{sha256(b'new')}"] = b"new"
+    made.write(tmp_path / "x.rkit")
+    error = call("store", "import", "x.rkit").exception
+    assert isinstance(error, UsageError) and "1 base image of its inputs" in error.message
+    assert error.hint == "nothing was changed; --trust allows it"
+    assert isinstance(call("store", "import", "x.rkit", "--signed-by", "lab.pub").exception, WorkFailed)
+    assert not held.path(sha256(b"new")).exists()
 
 
 def test_export_of_what_is_not_fetched(call, held):

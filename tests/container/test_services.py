@@ -249,6 +249,7 @@ def test_a_lock_decides_which_image_it_is(engine, mine, debian_12):
     path = lock_path(made.path)
     write(path, Lock(recipe=mine.name, variants={"cpu": lock}))
     engine.tag(debian_12.name, *carried_name(digest).rsplit(":", 1))
+    call("trust", "add", carried_name(digest))
     try:
         assert call("run", mine.name, "--", *ASK).stdout == "locked\n"
         mine.recipe(DB.format(says="other").replace("debian:12", "db:2"))
@@ -257,6 +258,7 @@ def test_a_lock_decides_which_image_it_is(engine, mine, debian_12):
         assert f"hint: reprokit lock {mine.name}:cpu" in done.stderr
     finally:
         path.unlink()
+        call("trust", "revoke", carried_name(digest))
         engine.remove_image(carried_name(digest))
 
 

@@ -13,6 +13,7 @@ from reprokit.compat.facts import bundled
 from reprokit.display import Notify
 from reprokit.engine import OWN_IMAGES, Engine, labels_of
 from reprokit.errors import SourceError, UsageError
+from reprokit.image import trust
 from reprokit.image.base import bootstrap, mmdebstrap, registries
 from reprokit.image.base.bootstrap import bootstrapped, name_of
 from reprokit.image.base.release import Release, release_of
@@ -74,12 +75,21 @@ def on_engine(engine: Engine, reference: str) -> BaseImage | None:
     # digest under the mirror's name only.
     for name in ([f"{_repository(plain)}@{digest}"] if digest else []) + [plain]:
         image = engine.image(name)
-        digests = [d.partition("@")[2] for d in (image or {}).get("RepoDigests") or []]
+        digests = _digests(image)
         if image and (not digest or digest in digests):
             return described(reference, name, image, "engine", digest or next(iter(digests), ""))
-    if digest and (image := engine.image(carried_name(digest))):
+    if digest and (image := carried(engine, digest)):
         return described(reference, carried_name(digest), image, "engine", digest)
     return None
+
+
+def carried(engine: Engine, digest: str) -> dict | None:
+    """The image under the carried name of a digest, if the engine knows that digest or the user trusts the image.
+
+    Anyone can give an image this name: `docker load` takes names from its archive.
+    """
+    image = engine.image(carried_name(digest))
+    return image if image and (digest in _digests(image) or trust.known(image["Id"])) else None
 
 
 def carried_name(digest: str) -> str:
@@ -150,6 +160,11 @@ def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str)
         repository, _, tag = carried_name(digest).rpartition(":")
     engine.tag(fetched, repository, tag)
     return described(reference, f"{repository}:{tag}", image, place, digest)
+
+
+def _digests(image: dict | None) -> list[str]:
+    """The registry digests by which the engine knows an image."""
+    return [name.partition("@")[2] for name in (image or {}).get("RepoDigests") or []]
 
 
 def _repository(plain: str) -> str:

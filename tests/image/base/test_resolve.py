@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import io
+import secrets
 from collections.abc import Iterator
 
 import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError
+from reprokit.image import trust
 from reprokit.image.base import bootstrap
 from reprokit.image.base import mmdebstrap as packages_module
 from reprokit.image.base import resolve as base_module
 from reprokit.image.base.release import Release
-from reprokit.image.base.resolve import carried_name, resolve_base
+from reprokit.image.base.resolve import carried_name, on_engine, resolve_base
 from reprokit.supply.lock.model import AptPackage, Bootstrap
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
@@ -76,6 +78,20 @@ def test_a_name_that_another_image_has_is_not_moved(engine, repository, base):
             assert (again.how, again.image_id) == ("engine", found.image_id)
         finally:
             engine.remove_image(carried_name(registry.digest))
+
+
+@engine_test
+def test_a_carried_name_counts_only_for_an_image_that_the_user_trusts(engine, base):
+    """Anyone can give an image that name; the digest in it would then be recorded as the build's base."""
+    digest = f"sha256:{secrets.token_hex(32)}"
+    engine.tag(base, *carried_name(digest).rsplit(":", 1))
+    try:
+        assert on_engine(engine, f"{base}@{digest}") is None
+        trust.record(engine, engine.image(base)["Id"], "trusted", "test")
+        found = on_engine(engine, f"{base}@{digest}")
+        assert found and (found.name, found.digest) == (carried_name(digest), digest)
+    finally:
+        engine.remove_image(carried_name(digest))
 
 
 @engine_test
