@@ -63,7 +63,7 @@ class Part(Model):
 class RecipeText(Model):
     """A recipe's file and its lock; the lock is empty where it does not belong to the image."""
 
-    name: f.Name
+    name: f.RecipeName
     recipe: str
     lock: str
 

@@ -231,6 +231,13 @@ def _block_option(value: Any) -> Any:
     raise ValueError(f"{value!r} is not true, false, text or a list of texts; write numbers in quotes")
 
 
+def _recipe_name(text: str) -> str:
+    # In a folder of recipes, `blocks` has own blocks, and NAME.lock.yaml is a lock.
+    if text == "blocks" or text.endswith(".lock"):
+        raise ValueError(f"{text!r} is a name of own blocks or of a lock; use another one")
+    return text
+
+
 def _regex(text: str) -> str:
     try:
         patterns.compiled(text)
@@ -250,6 +257,7 @@ def variable(value: _Scalar) -> _Scalar:
 
 Line = Annotated[str, AfterValidator(_plain_line)]
 Name = Annotated[str, StringConstraints(pattern=rf"^{_NAME}$", max_length=60)]
+RecipeName = Annotated[Name, AfterValidator(_recipe_name)]
 Version = Annotated[str, StringConstraints(pattern=r"^[0-9][0-9A-Za-z.+~-]*$", max_length=60)]
 PinValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:/@_-]*$", max_length=200)]
 ImageRef = Annotated[

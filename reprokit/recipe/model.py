@@ -265,7 +265,7 @@ class Benchmark(RecipePart):
 class Recipe(RecipePart):
     """One paper."""
 
-    name: f.Name = Field(description="the name of its file, without .yaml")
+    name: f.RecipeName = Field(description="the name of its file, without .yaml")
     paper: Paper = Field(description="what is reproduced")
     default: f.Name | None = Field(default=None, description="variant used when none is named; otherwise the first")
     workspace: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")] | None = Field(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from pydantic import ValidationError
 
 from reprokit import paths
 from reprokit.bundle.model import BesideFile, RecipeText
@@ -62,6 +63,17 @@ def texts(folder: Path) -> list[RecipeText]:
 
 def labels(variant: str = "v") -> dict[str, str]:
     return {"reprokit.recipe": "x", "reprokit.variant": variant}
+
+
+@pytest.mark.parametrize("name", ["blocks", "x.lock"])
+def test_a_recipe_is_not_put_where_others_find_blocks_or_locks(name: str):
+    variant = {**VARIANT, "sources": [source("code", "/opt/code", patches=["mark.j2"])]}
+    text = yaml.safe_dump({"name": name, "paper": PAPER, "variants": {"v": variant}})
+    with pytest.raises(ValidationError, match="is a name of own blocks or of a lock"):
+        RecipeText(name=name, recipe=text, lock="")
+    unchecked = RecipeText.model_construct(name=name, recipe=text, lock="")
+    with pytest.raises(UsageError, match="is a name of own blocks or of a lock"):
+        Recipes([unchecked], [], "x.rkit")
 
 
 def test_a_bundle_of_inputs_brings_all_files_and_the_recipe_renders_there(

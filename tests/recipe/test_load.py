@@ -6,6 +6,7 @@ import pytest
 
 from reprokit.errors import UsageError
 from reprokit.recipe.load import load_file, load_text
+from reprokit.recipe.start import starting_recipe
 
 # What is wrong, the variants as YAML (line 3 onwards), the line that the error names, and what it says.
 BAD = [
@@ -108,6 +109,17 @@ def test_several_errors_are_told_at_once(load):
 def test_a_name_that_is_not_its_file(load):
     with pytest.raises(UsageError, match="is named 'paper'"):
         load("variants: {cpu: {base: debian:12}}", name="other")
+
+
+@pytest.mark.parametrize("name", ["blocks", "paper.lock"])
+def test_a_recipe_has_no_name_of_own_blocks_or_of_a_lock(name):
+    text = starting_recipe("paper")
+    assert load_text(text, "paper.yaml", "paper")
+    text = text.replace("name: paper", f"name: {name}")
+    with pytest.raises(UsageError, match="is a name of own blocks or of a lock"):
+        load_text(text, f"{name}.yaml", name)
+    with pytest.raises(UsageError, match="is not a valid name"):
+        starting_recipe(name)
 
 
 def test_extends_merges_mappings_and_replaces_lists(load):
