@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import posixpath
+import re
 import shlex
 import subprocess
 import tarfile
@@ -32,6 +33,8 @@ from reprokit.oci.model import Image
 _OURS = ("/etc/environment", "/etc/rc", "/etc/rc.local", "/etc/fstab")
 _EXCLUDED = (*_OURS, "/dev/*", "/.dockerenv")
 _SQFSTAR = ("sqfstar", "-comp", "zstd", "-all-root", "-no-progress", "-quiet", "-force")
+# enroot mounts the lines of /etc/fstab on the host, after it has expanded variables in them.
+_VOLUME = re.compile(r"/[A-Za-z0-9._/+-]+")
 _LABEL = f"{LABEL}.export"
 _DAY_S = 86400
 
@@ -93,18 +96,22 @@ def _counted(blocks: Iterator[bytes], total: int, progress: ByteProgress) -> Ite
 
 
 def _entries(config: Mapping[str, Any], notify: Notify) -> Iterator[bytes]:
-    for path, content in _files(config, notify):
+    for path, content in enroot_files(config, notify):
         info = tarfile.TarInfo(path.lstrip("/"))
         info.size, info.mode = len(content), 0o755 if path == "/etc/rc" else 0o644
         yield info.tobuf(tarfile.PAX_FORMAT) + content + padding(len(content))
 
 
-def _files(config: Mapping[str, Any], notify: Notify) -> Iterator[tuple[str, bytes]]:
+def enroot_files(config: Mapping[str, Any], notify: Notify) -> Iterator[tuple[str, bytes]]:
+    """Path and content of the files that enroot reads."""
     env = config.get("Env") or []
     lines = [entry for entry in env if "\n" not in entry]
     if len(lines) < len(env):
         notify("variables with line breaks are excluded: /etc/environment cannot hold them")
-    volumes = sorted(config.get("Volumes") or {})
+    named = sorted(config.get("Volumes") or {})
+    volumes = [path for path in named if _VOLUME.fullmatch(path) and ".." not in path.split("/")]
+    if excluded := [path for path in named if path not in volumes]:
+        notify(f"volumes whose paths /etc/fstab cannot hold are excluded: {', '.join(map(repr, excluded))}")
     fstab = [f"${{ENROOT_ROOTFS}}{path} {path} none x-create=dir,bind,rw,nosuid,nodev" for path in volumes]
     yield "/etc/environment", _text(lines)
     yield "/etc/fstab", _text(fstab)
