@@ -40,6 +40,7 @@ _LEVEL = 3
 _EXCLUDED = {"__pycache__", ".pytest_cache"}
 # A link that takes more steps than this to resolve is refused, as the kernel refuses loops.
 _MOST_STEPS = 256
+_LONGEST_PATH = 4096  # of Linux
 _SHOWN_LINKS = 10
 # Links are made last: until then all names and link targets are in memory, at most so many characters of them.
 _MOST_NAMES = 16 << 20
@@ -215,9 +216,11 @@ def _stays(name: str, links: Mapping[str, str]) -> bool:
     """Whether a link of the finished workspace stays inside, with all links on the way resolved."""
     at = list(PurePosixPath(name).parts[:-1])
     left = [name.rpartition("/")[2]]
-    for _ in range(_MOST_STEPS):
+    for taken in range(_MOST_STEPS):
         if not left:
             return True
+        if taken + len(left) > _MOST_STEPS:  # each part takes a step
+            return False
         step = left.pop()
         if step == "..":
             if not at:
@@ -225,7 +228,10 @@ def _stays(name: str, links: Mapping[str, str]) -> bool:
             at.pop()
         elif step not in ("", "."):
             at.append(step)
-            if (target := links.get("/".join(at))) is not None:
+            path = "/".join(at)
+            if len(path) > _LONGEST_PATH:
+                return False
+            if (target := links.get(path)) is not None:
                 if not target or target.startswith("/"):
                     return False
                 at.pop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tarfile
+import time
 from contextlib import ExitStack, nullcontext
 
 import pytest
@@ -41,6 +42,26 @@ def unpack(path, monkeypatch, tmp_path, yes: bool = False) -> list[str]:
 
 def links_of(folder) -> dict[str, str]:
     return {str(p.relative_to(folder)): str(p.readlink()) for p in folder.rglob("*") if p.is_symlink()}
+
+
+@pytest.mark.parametrize(
+    "links",
+    [
+        {f"l{n}": "l0/" + "./" * 2040 for n in range(2000)},
+        {
+            **{f"c{n}": f"c{n + 1}/{'a' * 4000}" for n in range(120)},
+            **{f"l{n}": "c0" for n in range(3000)},
+            "c120": "x",
+        },
+    ],
+    ids=["one link", "a chain of links"],
+)
+def test_links_that_take_many_steps_are_excluded_in_little_time(tmp_path, monkeypatch, links):
+    path = workspace(made(), [(entry(name, LINK, to), b"") for name, to in links.items()]).write(tmp_path / "x.rkit")
+    before = time.process_time()
+    said = unpack(path, monkeypatch, tmp_path)
+    assert time.process_time() - before < 15  # without the bounds 35 s or more
+    assert any("more links that lead out are excluded" in line for line in said)
 
 
 @pytest.mark.parametrize(
