@@ -14,7 +14,7 @@ from typing import Any
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.oci.layout import END, small_entries
-from reprokit.oci.loader import LOADING, first_layers
+from reprokit.oci.loader import first_layers, unfinished
 from reprokit.oci.model import Image
 from reprokit.oci.store import is_containerd, is_podman
 
@@ -43,7 +43,7 @@ class Anchor:
     def drop(self) -> None:
         """Remove the unnamed images, once the pulled image exists."""
         if self._image is not None:
-            for listed in self._engine.images([f"{LOADING}={self._image.id}"]):
+            for listed in unfinished(self._engine, self._image):
                 with suppress(ReprokitError):
                     self._engine.remove_image(listed["Id"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -10,9 +11,11 @@ from contextlib import ExitStack
 
 import pytest
 
+from reprokit.oci.loader import LOADING
 from reprokit.recipe.start import starting_recipe
 from tests.support.images import noise, tar_of
 from tests.support.made import Made
+from tests.support.names import unique
 from tests.support.other_engine import OtherEngine
 from tests.support.privileges import need_root
 from tests.support.strangers import entry, workspace
@@ -73,6 +76,20 @@ def test_damage_is_found_before_the_engine_is_asked(reprokit, tmp_path, name, mo
     raw[20_000] ^= 1
     path.write_bytes(raw)
     assert "damaged" in reprokit("load", path, code=2)
+
+
+def test_an_image_that_inherits_the_label_of_unfinished_ones_stays(reprokit, engine, name, tmp_path):
+    """A stranger's base has the label with the ID of a bundle's image; the user has built on that base."""
+    made, mine = Made.of({name: LAYERS}), unique("mine")
+    layer = io.BytesIO(tar_of({"x": noise(8, 1)}))
+    engine.import_image(layer, mine, "1", [f"LABEL {LOADING}={made.images[0].id}"])
+    try:
+        assert engine.images([f"{LOADING}={made.images[0].id}"])
+        assert f"loaded {name}" in reprokit("load", made.write(tmp_path / "x.rkit"))
+        assert engine.image(f"{mine}:1")
+    finally:
+        if engine.image(f"{mine}:1"):
+            engine.remove_image(f"{mine}:1")
 
 
 def test_an_unknown_recipe_is_written_down(reprokit, tmp_path, name):
