@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 # Shorter values, such as 1 or true, may be part of any number.
 SHORTEST_SECRET = 6
 _LONGEST_LINE = 1 << 20
-_USERINFO = re.compile(r"(?<=://)[^/?#\s'\"]+@")
+# A password may have an apostrophe (RFC 3986, userinfo).
+_USERINFO = re.compile(r"(?<=://)[^/?#\s\"]+@")
 
 
 def redact(text: str) -> str:

@@ -2,7 +2,19 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.redact import MaskedLines, masking, secret_parts
+from reprokit.redact import MaskedLines, masking, redact, secret_parts
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("index https://me:secret@pkg.example/simple", "index https://pkg.example/simple"),
+        ("https://me:it's-secret@pkg.example/simple", "https://pkg.example/simple"),
+        ("'https://pkg.example/simple' of 'me@pkg.example'", "'https://pkg.example/simple' of 'me@pkg.example'"),
+    ],
+)
+def test_credentials_of_addresses_are_removed(text: str, shown: str):
+    assert redact(text) == shown
 
 
 @pytest.mark.parametrize(
