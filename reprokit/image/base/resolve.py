@@ -151,12 +151,16 @@ def _of_today(engine: Engine, reference: str, tried: list[str], notify: Notify) 
 
 
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> BaseImage:
-    """Give a pulled image the recipe's name for it, or one of our own if another image has that name."""
+    """Give a pulled image the recipe's name for it.
+
+    It gets one of our own if another image has that name, or if recipe or lock state the digest: whoever wrote that may
+    have given the digest of another image to a well-known tag.
+    """
     plain = reference.partition("@")[0]
     repository, tag = _repository(plain), plain[len(_repository(plain)) + 1 :] or "latest"
     image, other = engine.image(fetched), engine.image(f"{repository}:{tag}")
     assert image is not None
-    if other and other["Id"] != image["Id"]:
+    if "@" in reference or (other and other["Id"] != image["Id"]):
         repository, _, tag = carried_name(digest).rpartition(":")
     engine.tag(fetched, repository, tag)
     return described(reference, f"{repository}:{tag}", image, place, digest)

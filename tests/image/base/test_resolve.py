@@ -16,8 +16,8 @@ from reprokit.image.base import bootstrap
 from reprokit.image.base import mmdebstrap as packages_module
 from reprokit.image.base import resolve as base_module
 from reprokit.image.base.release import Release
-from reprokit.image.base.resolve import carried_name, on_engine, resolve_base
-from reprokit.supply.lock.model import AptPackage, Bootstrap
+from reprokit.image.base.resolve import carried_name, locked_base, on_engine, resolve_base
+from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
 from tests.support.builds import root_file_system
@@ -39,6 +39,11 @@ def repository(engine: Engine) -> Iterator[str]:
             if name in reference:
                 with contextlib.suppress(ReprokitError):  # a digest's name goes with its tag
                     engine.remove_image(reference)
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "store")
 
 
 @engine_test
@@ -92,6 +97,25 @@ def test_a_carried_name_counts_only_for_an_image_that_the_user_trusts(engine, ba
         assert found and (found.name, found.digest) == (carried_name(digest), digest)
     finally:
         engine.remove_image(carried_name(digest))
+
+
+@engine_test
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_stated_digest_gives_its_image_to_no_tag(engine, repository, store, locked):
+    """Whoever wrote the recipe or the lock chose the digest, which need not be that of the tag."""
+    with Registry(engine, repository, root_file_system()) as registry:
+        plain = f"{registry.host}/{repository}:other"
+        if locked:
+            found = locked_base(engine, Base(reference=plain, digest=registry.digest), store, lambda line: None)
+        else:
+            found = resolve_base(engine, f"{plain}@{registry.digest}")
+        try:
+            assert (found.how, found.name) == ("registry", carried_name(registry.digest))
+            assert engine.image(plain) is None
+            again = resolve_base(engine, f"{plain}@{registry.digest}", pytest.fail)
+            assert (again.how, again.image_id) == ("engine", found.image_id)
+        finally:
+            engine.remove_image(carried_name(registry.digest), force=True)
 
 
 @engine_test

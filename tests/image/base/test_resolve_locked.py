@@ -14,7 +14,7 @@ from reprokit.image.base import mmdebstrap as packages_module
 from reprokit.image.base import resolve as base_module
 from reprokit.image.base.bootstrap import bootstrap as make_base
 from reprokit.image.base.release import Release
-from reprokit.image.base.resolve import lock_base, locked_base, moved_base, successor_base
+from reprokit.image.base.resolve import carried_name, lock_base, locked_base, moved_base, successor_base
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
 from reprokit.supply.store import Store
@@ -79,7 +79,8 @@ def test_a_registrys_digest_is_locked_and_pulled_again(engine, store):
             gone = lock.model_copy(update={"reference": f"{registry.host}/{repository}:2"})
             assert moved_base(engine, gone, store, pytest.fail)[0].what == "vanished"
         finally:
-            engine.remove_image(reference, force=True)
+            for name in (reference, carried_name(registry.digest)):
+                engine.remove_image(name, force=True)
 
 
 def test_a_recipes_own_digest_is_the_lock(store):
