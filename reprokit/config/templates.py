@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Annotated, Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from pydantic import AfterValidator, BeforeValidator
 
@@ -85,9 +85,20 @@ def _registry(value: Any) -> Any:
 def fill(template: str, fields: Mapping[str, str]) -> str | None:
     """The address; None where a field is missing or empty, or would lead out of its folder."""
     names = re.findall(r"\{(\w+)\}", template)
-    if any(not fields.get(name) or ".." in fields[name].split("/") for name in names):
+    if any(not fields.get(name) or _leads_out(fields[name]) for name in names):
         return None
     return re.sub(r"\{(\w+)\}", lambda match: quote(fields[match[1]], safe="/%:~=?&;@!"), template)
+
+
+def _leads_out(value: str) -> bool:
+    """Whether a server could read a part of the value as `..`: some decode twice, take \\ for /, or stop at `;`."""
+    while True:
+        if ".." in re.split(r"[/\\?;]", value):
+            return True
+        decoded = unquote(value)
+        if decoded == value:
+            return False
+        value = decoded
 
 
 def filled(templates: Iterator[str] | tuple[str, ...] | list[str], fields: Mapping[str, str]) -> Iterator[str]:

@@ -31,7 +31,7 @@ def test_what_is_refused(kind: str, text: str, words: str):
     assert words in str(error.value)
 
 
-SAFE = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="%?#{}\\"), min_size=1)
+SAFE = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="%?#;{}\\"), min_size=1)
 
 
 @given(st.sampled_from(sorted(PLACEHOLDERS)), SAFE)
@@ -45,6 +45,19 @@ def test_a_value_comes_back_out_of_the_address_as_it_was(kind: str, value: str):
     else:
         assert filled is not None
         assert unquote(urlsplit(filled).path) == "/" + "/-/".join([value] * len(names))
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../p", "a/../../p", "%2e%2e/p", "a/%2E./p", "%252e%252e/p", "..%2fp", "..%5cp", "..\\p", "..?p", "..;/p", "a/.."],
+)
+def test_no_value_leads_out_of_a_mirrors_folder(path: str):
+    assert fill("https://m.test/cache/{path}", {"path": path}) is None
+
+
+@pytest.mark.parametrize("path", ["a..b/p", "...", "a%2Fb", "%2e/p", "100%", "p?from=a..b"])
+def test_other_dots_and_escapes_lead_nowhere(path: str):
+    assert fill("https://m.test/cache/{path}", {"path": path}) == f"https://m.test/cache/{path}"
 
 
 def test_what_is_not_known_fills_nothing():
