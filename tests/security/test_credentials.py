@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
 import ssl
+import threading
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +99,47 @@ def test_programs_find_the_passwords_of_the_users_own_hosts_only(home, tmp_path)
             netrc = Path(variables["NETRC"])
             assert netrc.read_text() == found and netrc.stat().st_mode & 0o777 == 0o600
             assert not variables["no_proxy"] and not variables["ALL_PROXY"]
+
+
+@pytest.mark.parametrize("configured", ["", "http://127.0.0.1:{port}/simple"])
+def test_programs_send_passwords_over_http_only_where_that_is_configured(home, tmp_path, configured):
+    """netrc knows no schemes, so uv and pip send its passwords to every address of a host."""
+    plain = Server()
+    url = plain.url("/f", whole(b"x"))
+    own = Own.of(["127.0.0.1", *filter(None, [configured.format(port=plain.port)])])
+    with guarded(Store(tmp_path / "store"), own) as variables:
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": variables["http_proxy"]}))
+        with opener.open(urllib.request.Request(url, headers={"Authorization": BASIC})) as answer:
+            assert answer.read() == b"x"
+    assert [r.headers.get("authorization") for r in plain.requests["/f"]] == [BASIC if configured else None]
+    plain.close()
+
+
+@pytest.mark.parametrize("own", [(), ("localhost",)])
+def test_a_client_certificate_is_shown_to_hosts_of_the_configuration_only(home, tmp_path, own):
+    authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    authority.issue_cert("me@localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "me.pem")
+    authority.issue_cert("localhost").configure_cert(context)
+    authority.configure_trust(context)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    seen: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def serve() -> None:
+            with context.wrap_socket(listening.accept()[0], server_side=True) as connection:
+                connection.recv(4096)
+                seen.append(connection.getpeercert())
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        files = {"ca_file": str(tmp_path / "ca.pem"), "client_cert": str(tmp_path / "me.pem")}
+        url = f"https://localhost:{listening.getsockname()[1]}/f"
+        with Client(Settings(own=Own.of(own), **files)) as client, client.ask(url) as answer:
+            assert answer.status == 200
+        thread.join()
+    assert [bool(certificate) for certificate in seen] == [bool(own)]
 
 
 def unauthorized(request: Request) -> Reply:

@@ -73,7 +73,7 @@ class Client:
         self.settings = settings or Settings()
         self._named: Named = named or self.settings.own.names
         self._connections = connections
-        self._pools: dict[tuple[str, bool, bool], urllib3.PoolManager] = {}
+        self._pools: dict[tuple[str, bool, bool, bool], urllib3.PoolManager] = {}
         self._lock = threading.Lock()
         self._netrc = read_netrc()
 
@@ -137,11 +137,12 @@ class Client:
         proxy = self.settings.proxy(address)
         trusted = {address.hostname, address.netloc.rpartition("@")[2]} & self.settings.trusted_hosts
         secure = "https" in (address.scheme, proxy.scheme if proxy else "")
-        key = (proxy.geturl() if proxy else "", secure, bool(trusted))
+        own = self.settings.own.names(address.hostname or "", address.port or _PORTS[address.scheme])
+        key = (proxy.geturl() if proxy else "", secure, bool(trusted), own)
         with self._lock:
             if key not in self._pools:
                 # Reading the certificates takes longer than a small download.
-                context = tls_context(self.settings, bool(trusted)) if secure else None
+                context = tls_context(self.settings, bool(trusted), own) if secure else None
                 self._pools[key] = self._new_pool(proxy, context)
             return self._pools[key]
 
@@ -225,10 +226,11 @@ def same_server(one: SplitResult, other: SplitResult) -> bool:
     return (one.scheme == other.scheme and ports[0] == ports[1]) or ports == [80, 443]
 
 
-def tls_context(settings: Settings, trusted: bool = False) -> ssl.SSLContext:
+def tls_context(settings: Settings, trusted: bool = False, own: bool = True) -> ssl.SSLContext:
     """Certificates of the settings, else of the first variable that names a file, else of the system.
 
-    Raises SourceError where such a file cannot be read.
+    The client certificate is used only for servers of the user's `own`. Raises SourceError where such a file cannot be
+    read.
     """
     named = settings.ca_file or next((os.environ[name] for name in _CA_VARIABLES if os.environ.get(name)), None)
     defaults = ssl.get_default_verify_paths()
@@ -238,7 +240,7 @@ def tls_context(settings: Settings, trusted: bool = False) -> ssl.SSLContext:
     try:
         folder = str(place) if place and place.is_dir() else None
         context = ssl.create_default_context(cafile=None if folder else chosen, capath=folder)
-        if settings.client_cert:
+        if settings.client_cert and own:
             context.load_cert_chain(settings.client_cert)
     except OSError as error:
         raise SourceError(f"the certificates cannot be read: {error}", chosen or settings.client_cert or "") from None

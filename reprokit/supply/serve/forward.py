@@ -58,6 +58,8 @@ def _send(handler: Handler, address: SplitResult) -> Answer:
     client = handler.gateway.client
     own = client.authorization(address) if address.username is not None else {}
     replaced = {*_HOP_BY_HOP, "host", *(name.lower() for name in own)}
+    if handler.gateway.own is not None and not handler.gateway.own.trusts(address):
+        replaced.add("authorization")  # netrc knows no schemes: uv and pip send its passwords over plain http too
     headers = HTTPHeaderDict((k, v) for k, v in handler.headers.items() if k.lower() not in replaced)
     for name in ("User-Agent", "Accept-Encoding"):
         headers.setdefault(name, SKIP_HEADER)

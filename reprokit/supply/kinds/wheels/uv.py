@@ -194,10 +194,11 @@ def _file(entry: dict[str, Any], indexes: Sequence[str]) -> IndexFile:
 
 
 def _with_credentials(url: str, indexes: Iterable[str]) -> str:
-    """`url` with the credentials of the index on the same host, which uv omits."""
+    """`url` with the credentials of the index on the same server, which uv omits."""
     parts = urlsplit(url)
+    server = (parts.scheme, parts.hostname, parts.port)
     for index in map(urlsplit, indexes):
-        if index.username and (index.hostname, index.port) == (parts.hostname, parts.port) and not parts.username:
+        if index.username and (index.scheme, index.hostname, index.port) == server and not parts.username:
             userinfo = quote(unquote(index.username), safe="")
             if index.password:
                 userinfo += ":" + quote(unquote(index.password), safe="")

@@ -7,7 +7,15 @@ import pytest
 from reprokit.errors import EngineError, SourceError
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied, environment, explain, places, python_platform
+from reprokit.supply.kinds.wheels.uv import (
+    Unreachable,
+    Unsatisfied,
+    _with_credentials,
+    environment,
+    explain,
+    places,
+    python_platform,
+)
 
 HERE = Platform("3.8", "2.31")
 NONE = "error: No solution found when resolving dependencies\n  cause: Because "
@@ -134,3 +142,17 @@ def test_what_uv_names_is_kept_for_repairs():
         f"{NONE}a>=1 depends on b<=7 and b>=6,<=7 has no usable wheels, {END} And because b==5 has no wheels", HERE
     )
     assert isinstance(error, Unsatisfied) and error.unusable == ("b>=6,<=7", "b==5")
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("https://own.test/f/x.whl", "https://me:pass@own.test/f/x.whl"),
+        ("http://own.test/f/x.whl", "http://own.test/f/x.whl"),
+        ("https://own.test:8443/f/x.whl", "https://own.test:8443/f/x.whl"),
+        ("https://other.test/f/x.whl", "https://other.test/f/x.whl"),
+        ("https://you@own.test/f/x.whl", "https://you@own.test/f/x.whl"),
+    ],
+)
+def test_a_password_stays_on_the_server_of_its_index(url: str, expected: str):
+    assert _with_credentials(url, ["https://me:pass@own.test/simple"]) == expected
