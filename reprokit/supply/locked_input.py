@@ -55,3 +55,8 @@ class Commit:
     def name(self) -> str:
         """`host/owner/repository`."""
         return repository_name(self.url)
+
+    @property
+    def in_store(self) -> Commit:
+        """The commit as the store lists it, which keeps the repository's name but not whether it came over ssh."""
+        return Commit(f"https://{self.name}", self.commit)

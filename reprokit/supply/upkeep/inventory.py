@@ -61,7 +61,7 @@ def repositories(store: Store) -> list[Stored]:
     found = []
     for path in sorted((store.root / REPOSITORIES).glob("*/*.git")):
         if _REPOSITORY.fullmatch(path.name):
-            commit = Commit(f"https://{unquote(path.parent.name)}", path.stem)
+            commit = Commit(f"https://{unquote(path.parent.name)}", path.stem).in_store
             found.append(Stored(commit, path, size_below(path), path.lstat().st_ctime))
     return found
 

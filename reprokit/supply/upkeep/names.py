@@ -21,7 +21,10 @@ _UNNAMED = "unnamed"
 
 @dataclass
 class Names:
-    """Inputs by key, and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it."""
+    """Inputs by key, and commits, each with the labels (`recipe:variant`, `recipe` for its data) that name it.
+
+    `labels` has commits as the store lists them.
+    """
 
     inputs: dict[str, LockedInput] = field(default_factory=dict)
     commits: set[Commit] = field(default_factory=set)
@@ -33,14 +36,14 @@ class Names:
             self.labels.setdefault(each.key, []).append(label)
         for commit in commits:
             self.commits.add(commit)
-            self.labels.setdefault(commit, []).append(label)
+            self.labels.setdefault(commit.in_store, []).append(label)
 
     def labels_of(self, key: str | Commit) -> list[str]:
-        return sorted(set(self.labels.get(key, [])))
+        return sorted(set(self.labels.get(key.in_store if isinstance(key, Commit) else key, [])))
 
 
 def all_locks(store: Store) -> list[Lock]:
-    """The locks of every recipe folder, and the others that were used.
+    """The locks of every recipe folder, and the others that were used, with each sha256 that a fetch has learned.
 
     Raises UsageError for a lock that cannot be read.
     """
@@ -48,7 +51,7 @@ def all_locks(store: Store) -> list[Lock]:
     patterns = (f"*{lock_file.SUFFIX}", f"*/*{lock_file.SUFFIX}")
     places = {path.resolve() for folder in paths.recipe_dirs() for each in patterns for path in folder.glob(each)}
     places |= {path.resolve() for path in store.used_locks()}
-    return [lock_file.read(path) for path in sorted(places)]
+    return [lock_file.read(path).completed(store) for path in sorted(places)]
 
 
 def names_of(locks: Iterable[Lock]) -> Names:

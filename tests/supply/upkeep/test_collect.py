@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import time
 from pathlib import Path
 
@@ -8,9 +9,11 @@ import pytest
 from reprokit.errors import UsageError
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.lock import file as lock_file
+from reprokit.supply.lock.model import RecordFile
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep.collect import PARTIAL_S, YOUNG_S, Plan, free, plan
+from reprokit.supply.upkeep.names import everything
 from reprokit.supply.upkeep.verify import verify
 from tests.support.stores import a_lock, plain, put, write_recipe
 
@@ -113,3 +116,24 @@ def test_an_interrupted_removal_of_a_repository_leaves_none_that_is_half(
     assert verify(store).bad == () and not folder_of(commit, store).exists()
     collect(store)
     assert not list((store.root / "tmp").iterdir())
+
+
+def test_a_commit_over_ssh_is_named(store: Store, recipes: Path, commit: Commit):
+    over_ssh = Commit(f"ssh://git@{commit.name}", commit.commit)
+    assert folder_of(over_ssh, store) == folder_of(commit, store)
+    write_recipe(recipes, a_lock("x", commits=[over_ssh]))
+    assert {each.key for each in collect(store, everything=True).named} == {commit}
+    assert folder_of(commit, store).exists()
+    rows = [(row.kind, row.name, row.locks) for row in everything(store)]
+    assert rows == [("git", commit.name, ("x:cpu",))]
+
+
+def test_data_whose_checksum_no_lock_has_yet_is_named(store: Store, recipes: Path):
+    content = b"data of a record"
+    sha256 = put(store, content)
+    md5 = hashlib.md5(content, usedforsecurity=False).hexdigest()
+    file = RecordFile(name="d.tar", source="zenodo:1", urls=("https://x.test/d",), md5=md5, size=len(content))
+    write_recipe(recipes, a_lock("x").model_copy(update={"data": (file,)}))
+    file.locked_input().learned(store, sha256)  # and the lock could not be written
+    assert {each.key for each in collect(store, everything=True).named} == {sha256}
+    assert store.path(sha256).exists() and [row.name for row in everything(store)] == ["d.tar"]
