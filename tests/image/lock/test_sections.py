@@ -64,6 +64,25 @@ def test_what_makes_which_section_stale(tmp_path, fields, sections_of_it):
     assert changed(tmp_path, **fields) == sections_of_it
 
 
+CONDA = {"base": "debian:12", "pins": {"python": "3.11", "cuda": "11.8"}, "conda": ["pytorch"], "blocks": ["conda"]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({}, False),
+        ({"env": {"A": "1"}}, False),
+        ({"pins": {"python": "3.11", "cuda": "12.4"}}, True),
+        ({"base": "debian:10"}, True),
+        ({"conda": ["pytorch=2"]}, True),
+    ],
+)
+def test_conda_is_solved_for_a_c_library_and_a_cuda(tmp_path, fields, expected):
+    lock = lock_of(target_of(tmp_path, **CONDA))
+    other = target_of(tmp_path, **{**CONDA, **fields})
+    assert ("conda" in stale(other, render(other), lock)) is expected
+
+
 def test_a_block_of_another_name_makes_split_sets_stale_and_no_earlier_lock(tmp_path):
     """A split lock names blocks; a set that no block takes in would leave another block without its packages."""
     target = target_of(tmp_path, **FIELDS)

@@ -26,8 +26,12 @@ _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
 
 class Conda(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
-        variant = request.variant
-        return [variant.conda, variant.conda_channels, request.machine] if variant.conda else []
+        variant, platform = request.variant, request.platform
+        if not variant.conda:
+            return []
+        # glibc and CUDA are the virtual packages `__glibc` and `__cuda` of the solver.
+        virtual = [platform.glibc if platform else "", variant.pins.get("cuda", "")]
+        return [variant.conda, variant.conda_channels, request.machine, *virtual]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {re.split("[=<>!~]", spec, maxsplit=1)[0] for spec in variant.conda if isinstance(spec, str)}
