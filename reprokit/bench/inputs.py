@@ -15,7 +15,7 @@ from reprokit.container.mounts import WORKSPACE
 from reprokit.errors import Absent, UsageError, WorkFailed
 from reprokit.host import workspace
 from reprokit.host.disk import is_full
-from reprokit.image.lock.read import recipe_lock
+from reprokit.image.lock.read import fresh_data, recipe_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Input
 from reprokit.supply.lock.model import PlainFile, RecordFile
@@ -109,8 +109,8 @@ def locked_sums(target: Target) -> dict[str, str]:
 def place(target: Target, file: Input, fetch: Fetch) -> None:
     """Copy the data that `file` names to its path in the workspace, unless it exists there.
 
-    A copy, because programs may write into it. Raises Absent where the data is not locked, UsageError where the path is
-    outside the workspace, and where a program left a link or a file in the way.
+    A copy, because programs may write into it. Raises Absent where the data is not locked, WorkFailed where its lock is
+    stale, UsageError where the path is outside the workspace, and where a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
     root = workspace.locate(target.workspace, target.path)
@@ -129,9 +129,10 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
 
 
 def _put(folder: Folder, path: str, target: Target, file: Input, fetch: Fetch) -> None:
+    data = fresh_data(target)
     if folder.has(path):
         return
-    locked = next((f for f in recipe_lock(target).data if f.name == file.data), None)
+    locked = next((f for f in data if f.name == file.data), None)
     if locked is None:
         raise Absent(
             f"the data {file.data} is not locked, so its content cannot be verified",

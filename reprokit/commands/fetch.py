@@ -32,7 +32,7 @@ def fetch(
     from reprokit.engine import Engine
     from reprokit.errors import EngineError
     from reprokit.formatting import size
-    from reprokit.image.lock.read import needed_lock, recipe_lock
+    from reprokit.image.lock.read import fresh_data, needed_lock
     from reprokit.image.lock.supplies import Supplier
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.fetch.display import FetchDisplay
@@ -45,7 +45,7 @@ def fetch(
     locks = [needed_lock(target) for target in targets]
     inputs = [locked for lock in locks for locked in lock.locked_inputs()]
     if data:
-        inputs += [locked for target in targets for locked in recipe_lock(target).data_inputs()]
+        inputs += [file.locked_input() for target in targets for file in fresh_data(target)]
     store = Store()
     mirrors = Mirrors(store, indexes=[i for target in targets for i in target.variant.wheel_indexes])
     for target in targets:

@@ -54,7 +54,7 @@ def lock(
 
 def _check(targets: list[Target], named: bool, as_json: bool) -> None:
     """Compare locks with recipes. Recipes without any lock file are skipped unless they are named."""
-    from reprokit.image.lock.read import recipe_lock, variant_lock
+    from reprokit.image.lock.read import recipe_lock, stale_data, variant_lock
     from reprokit.image.lock.sections import stale
     from reprokit.image.render import render
 
@@ -67,8 +67,8 @@ def _check(targets: list[Target], named: bool, as_json: bool) -> None:
                 rows.append({"recipe": target.label, "state": "missing", "stale": []})
                 bad = True
             continue
-        changed = stale(target, render(target), locked)
-        rows.append({"recipe": target.label, "state": "stale" if changed else "up to date", "stale": list(changed)})
+        changed = [*stale(target, render(target), locked), *(f"data {name}" for name in stale_data(target))]
+        rows.append({"recipe": target.label, "state": "stale" if changed else "up to date", "stale": changed})
         bad |= bool(changed)
     if as_json:
         dump({"ok": not bad, "locks": rows})

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from reprokit.bench.inputs import place
-from reprokit.errors import UsageError
+from reprokit.errors import UsageError, WorkFailed
 from reprokit.host.workspace import locate
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
@@ -24,10 +24,11 @@ def target(tmp_path, monkeypatch):
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path)
 
-    def make(workdir: str = "/workspace") -> Target:
+    def make(workdir: str = "/workspace", data: dict[str, object] | None = None) -> Target:
         paper = {"title": "T", "venue": "V", "year": 2020, "licence": "MIT"}
         variants = {"v": {"base": "debian:12", "workdir": workdir}}
-        text = yaml.safe_dump({"name": "paper", "paper": paper, "variants": variants})
+        named = {"data": [data]} if data else {}
+        text = yaml.safe_dump({"name": "paper", "paper": paper, "variants": variants, **named})
         return Target(load_text(text, "paper.yaml", "paper"), "v", tmp_path / "paper.yaml")
 
     return make
@@ -96,3 +97,29 @@ def test_a_file_in_place_of_a_folder_is_named(target, source):
     (workspace / "data").write_text("a file")
     with pytest.raises(UsageError, match="cannot be put into the workspace: Not a directory"):
         place(found, Input(path="data/x", data="reddit.zip"), lambda _: source)
+
+
+@pytest.mark.parametrize(
+    ("changed", "stale"),
+    [
+        ({}, False),
+        ({"sha256": None}, False),
+        ({"sha256": "cd" * 32}, True),
+        ({"urls": ["https://data.test/v2/reddit.zip"]}, True),
+        ({"urls": [], "source": "zenodo:1"}, True),
+    ],
+)
+def test_other_data_than_the_recipes_is_not_put_there(target, source, changed, stale):
+    data = {"name": FILE.name, "urls": list(FILE.urls), "sha256": FILE.sha256, **changed}
+    found = target(data={name: value for name, value in data.items() if value})
+    write(lock_path(found.path), Lock(recipe="paper", data=(FILE,)))
+    file, put = Input(path="reddit.zip", data=FILE.name), locate("paper", found.path) / "reddit.zip"
+    if stale:
+        put.parent.mkdir(parents=True)
+        put.write_bytes(b"data")  # also a file that is there already is not what the recipe names
+        with pytest.raises(WorkFailed, match=r"data reddit\.zip changed") as raised:
+            place(found, file, lambda _: pytest.fail("fetched"))
+        assert "reprokit lock" in raised.value.hint
+    else:
+        place(found, file, lambda _: source)
+        assert put.read_bytes() == b"data"

@@ -10,8 +10,9 @@ from reprokit.image.labels import ImageLabels
 from reprokit.image.lock.sections import stale
 from reprokit.image.render import Rendered, render
 from reprokit.recipe.find import Target
+from reprokit.recipe.model import Data
 from reprokit.supply.lock.file import lock_path, read
-from reprokit.supply.lock.model import Lock, VariantLock
+from reprokit.supply.lock.model import Lock, PlainFile, RecordFile, VariantLock
 
 Freshness = Literal["current", "other inputs", "no lock", "stale lock"]
 
@@ -38,6 +39,33 @@ def fresh_lock(target: Target, rendered: Rendered) -> VariantLock | None:
             f"lock these again, and only these: `reprokit lock {target.label}`",
         )
     return lock
+
+
+def still_locked(data: Data, locked: PlainFile | RecordFile) -> bool:
+    """Whether a locked file is the one that the recipe names: the same source or addresses, and no other sha256."""
+    if isinstance(locked, RecordFile):
+        same = locked.source == data.source
+    else:
+        same = not data.source and locked.urls == tuple(data.urls)
+    return same and data.sha256 in (None, locked.sha256)
+
+
+def stale_data(target: Target) -> list[str]:
+    """Names of the recipe's data that are locked as other files."""
+    locked = {file.name: file for file in recipe_lock(target).data}
+    named = (data for data in target.recipe.data if data.name in locked)
+    return [data.name for data in named if not still_locked(data, locked[data.name])]
+
+
+def fresh_data(target: Target) -> tuple[PlainFile | RecordFile, ...]:
+    """The locked data. Raises WorkFailed if the recipe names other files now."""
+    if changed := stale_data(target):
+        raise WorkFailed(
+            f"the lock of {target.recipe.name} is stale: the data {', '.join(changed)} changed in the recipe",
+            str(lock_path(target.path)),
+            f"lock it again: `reprokit lock {target.label}`; with --data if its checksum is unknown",
+        )
+    return recipe_lock(target).data
 
 
 def needed_lock(target: Target) -> VariantLock:

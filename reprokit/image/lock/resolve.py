@@ -13,6 +13,7 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.base.resolve import lock_base, locked_base
 from reprokit.image.lock.sections import SECTIONS, sections, stale
+from reprokit.image.lock.read import still_locked
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.platform import MACHINES
 from reprokit.image.render import render
@@ -132,17 +133,14 @@ def data_of(
     found: list[PlainFile | RecordFile] = []
     for data in recipe.data:
         kept = known.get(data.name)
-        if data.source:
-            if isinstance(kept, RecordFile) and kept.source == data.source and data.sha256 in (None, kept.sha256):
-                found.append(kept)
-            else:
-                scheme, _, record = data.source.partition(":")
-                listed = source(scheme).find(record, data.name, mirrors)
-                found.append(listed.model_copy(update={"sha256": data.sha256}))
-        elif isinstance(kept, PlainFile) and kept.urls == tuple(data.urls) and data.sha256 in (None, kept.sha256):
+        if kept and still_locked(data, kept):
             found.append(kept)
         elif data.sha256 or unknown:
             found.append(lock_file(data, mirrors, notify))
         else:
             notify(f"data {data.name} is not locked: its checksum is unknown; --data downloads it")
     return tuple(found)
+        elif data.source:
+            scheme, _, record = data.source.partition(":")
+            listed = source(scheme).find(record, data.name, mirrors)
+            found.append(listed.model_copy(update={"sha256": data.sha256}))
