@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from packaging.utils import canonicalize_name
 
@@ -24,7 +25,7 @@ from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds import kinds, source
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.kind import Tools
-from reprokit.supply.lock.model import Base, PlainFile, RecordFile, VariantLock
+from reprokit.supply.lock.model import Base, GitCommit, PlainFile, RecordFile, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
@@ -95,14 +96,20 @@ def lock_variant(
     machine = MACHINES.get(here.architecture, here.architecture)
     request = request_of(target, rendered, machine)
     tools = Tools(mirrors, notify, engine, lambda: here)
-    found: dict[str, object] = {}
-    for kind in kinds():
+    found: dict[str, Any] = {}
+    refs = refs_of(old.git) if old else {}
+    # Wheels come from the same commits of tags and branches as git's section, which is resolved first.
+    for kind in sorted(kinds(), key=lambda kind: kind.name != "git"):
         freed = update.singles & set(kind.singles(old))
         if old and kind.name not in redo and not freed:
             found |= kind.kept(old)
         else:
             keep = None if kind.name in update.sections else old
-            found |= kind.resolve(replace(request, old=keep, freed=freed, as_of=as_of), tools)
+            known = {} if kind.name == "git" and keep is None else refs
+            found |= kind.resolve(replace(request, old=keep, freed=freed, as_of=as_of, refs=known), tools)
+        if kind.name == "git":
+            redo |= {"wheels"} if refs_of(found["git"]) != refs else set()
+            refs = refs_of(found["git"])
     platform = request.platform
     lock = VariantLock.model_validate(
         {
@@ -117,6 +124,11 @@ def lock_variant(
         }
     )
     return lock.model_copy(update={"inputs": sections(target, rendered, machine, lock.by_block)})
+
+
+def refs_of(commits: Iterable[GitCommit]) -> dict[tuple[str, str], str]:
+    """The locked commits of tags and branches by address and name."""
+    return {(entry.url, entry.ref): entry.commit for entry in commits if entry.ref}
 
 
 def _services(engine: Engine, target: Target, store: Store, notify: Notify) -> dict[str, Base]:

@@ -36,7 +36,8 @@ class InputRequest:
     each. `platform` is None where the variant needs
     no Python packages. `machine` is the image's, such as `x86_64`. Entries of `old` stay in a new lock where they fit,
     except for those named in `freed`. With `as_of` (ISO 8601), kinds whose sources give upload times resolve to what
-    there was then. `checksums` are the sha256 that requirements files allow, by project.
+    there was then. `checksums` are the sha256 that requirements files allow, by project. `refs` are the locked commits
+    of tags and branches by address and name.
     """
 
     variant: Variant
@@ -50,11 +51,7 @@ class InputRequest:
     as_of: str = ""
     checksums: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[str]] = field(default_factory=dict)
-
-    @property
-    def refs(self) -> dict[tuple[str, str], str]:
-        """The locked commits of tags and branches by address and name."""
-        return {(entry.url, entry.ref): entry.commit for entry in (self.old.git if self.old else ()) if entry.ref}
+    refs: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def wheels(self) -> dict[str, WheelRequest]:
