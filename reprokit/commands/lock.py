@@ -84,8 +84,8 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
     from reprokit.image.lock.read import recipe_lock
-    from reprokit.image.lock.resolve import data_of, lock_variant, update_of
-    from reprokit.supply.lock.file import check_writable, lock_path, write
+    from reprokit.image.lock.resolve import data_of, lock_variant, merged_data, update_of
+    from reprokit.supply.lock.file import changing, check_writable, lock_path, write
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
@@ -110,9 +110,11 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
             notify(f"{target.label}: {error.message}")
             failed.append((target, error))
             continue
-        variants = {**whole.variants, target.variant_name: found}
-        order = {name: variants[name] for name in target.recipe.variants if name in variants}
-        write(path, whole.model_copy(update={"variants": order, "data": files}))
+        with changing(path, notify):
+            now = recipe_lock(target)  # meanwhile another process may have locked another variant
+            variants = {**now.variants, target.variant_name: found}
+            order = {name: variants[name] for name in target.recipe.variants if name in variants}
+            write(path, now.model_copy(update={"variants": order, "data": merged_data(target.recipe, files, now.data)}))
         rows.append({"recipe": target.label, "lock": str(path), "changed": found != old, **_counts(found)})
         if not as_json:
             echo(f"{target.label}: " + ("unchanged" if found == old else _counted(found)) + f" ({path})")

@@ -12,9 +12,10 @@ from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.image.lock import resolve
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
-from reprokit.recipe.find import target
-from reprokit.supply.lock.file import lock_path, write
-from reprokit.supply.lock.model import Base, Lock, VariantLock
+from reprokit.recipe import find
+from reprokit.recipe.find import Target, target
+from reprokit.supply.lock.file import lock_path, read, write
+from reprokit.supply.lock.model import Base, Lock, PlainFile, VariantLock
 
 RECIPE = "variants:\n  cpu: {base: 'debian:12', apt: [llvm-99-dev], blocks: [apt]}\n"
 
@@ -75,3 +76,46 @@ def test_a_check_as_json(call, recipe):
     assert done.exit_code == 1
     missing = [{"recipe": "gnn:cpu", "state": "missing", "stale": []}]
     assert json.loads(done.stdout) == {"ok": False, "locks": missing}
+
+
+DATA = "data: [{{name: d.csv, urls: ['https://data.test/{folder}/d.csv'], sha256: '{sum}'}}]\n"
+
+
+def test_changed_data_fails_the_check_and_the_fetch(call, recipe):
+    variants = "variants: {cpu: {base: 'debian:12'}}\n"
+    recipe("gnn", variants + DATA.format(folder="v1", sum="1" * 64))
+    cpu = target("gnn:cpu")
+    file = PlainFile(name="d.csv", urls=("https://data.test/v1/d.csv",), sha256="1" * 64, size=1)
+    write(lock_path(cpu.path), Lock(recipe="gnn", variants={"cpu": locked(cpu)}, data=(file,)))
+    assert call("lock", "--check", "gnn").exit_code == 0
+    recipe("gnn", variants + DATA.format(folder="v2", sum="2" * 64))
+    done = call("lock", "--check", "gnn")
+    assert (done.exit_code, done.stdout) == (1, "gnn:cpu: stale: data d.csv\n")
+    assert "data d.csv changed" in call("fetch", "--data", "gnn:cpu").exception.message
+
+
+def locked(target: Target) -> VariantLock:
+    found = sections(target, render(target), "x86_64")
+    base = Base(reference="debian:12", digest="sha256:" + "1" * 64)
+    return VariantLock(reprokit="1", inputs=found, python="", glibc="2.36", machine="x86_64", base=base)
+
+
+def test_what_another_process_locks_meanwhile_stays(call, recipe, monkeypatch: pytest.MonkeyPatch, tmp_path):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(Engine, "connect", lambda: None)
+    listed = [f"{{name: {name}, urls: ['https://data.test/{name}']}}" for name in ("a", "b")]
+    recipe(
+        "gnn", f"variants: {{cpu: {{base: 'debian:12'}}, gpu: {{base: 'debian:12'}}}}\ndata: [{', '.join(listed)}]\n"
+    )
+    path = lock_path(target("gnn:cpu").path)
+    meanwhile = PlainFile(name="a", urls=("https://data.test/a",), sha256="1" * 64, size=1)
+
+    def resolve_slowly(engine: object, target: Target, *_: object) -> VariantLock:
+        other = Lock(recipe="gnn", variants={"gpu": locked(find.target("gnn:gpu"))}, data=(meanwhile,))
+        write(path, other)
+        return locked(target)
+
+    monkeypatch.setattr(resolve, "lock_variant", resolve_slowly)
+    assert call("lock", "gnn:cpu").exit_code == 0
+    found = read(path)
+    assert list(found.variants) == ["cpu", "gpu"] and found.data == (meanwhile,)

@@ -13,8 +13,8 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.base.resolve import lock_base, locked_base
-from reprokit.image.lock.sections import SECTIONS, sections, stale
 from reprokit.image.lock.read import still_locked
+from reprokit.image.lock.sections import SECTIONS, sections, stale
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.platform import MACHINES
 from reprokit.image.render import render
@@ -147,12 +147,24 @@ def data_of(
         kept = known.get(data.name)
         if kept and still_locked(data, kept):
             found.append(kept)
+        elif data.source:
+            scheme, _, record = data.source.partition(":")
+            listed = source(scheme).find(record, data.name, mirrors)
+            found.append(listed.model_copy(update={"sha256": data.sha256}))
         elif data.sha256 or unknown:
             found.append(lock_file(data, mirrors, notify))
         else:
             notify(f"data {data.name} is not locked: its checksum is unknown; --data downloads it")
     return tuple(found)
-        elif data.source:
-            scheme, _, record = data.source.partition(":")
-            listed = source(scheme).find(record, data.name, mirrors)
-            found.append(listed.model_copy(update={"sha256": data.sha256}))
+
+
+def merged_data(
+    recipe: Recipe, found: Sequence[PlainFile | RecordFile], now: Sequence[PlainFile | RecordFile]
+) -> tuple[PlainFile | RecordFile, ...]:
+    """The files that `data_of` found, and what another process has meanwhile locked or completed."""
+    known = {file.name: file for file in found}
+    present = {file.name: file for file in now}
+    for data in recipe.data:
+        if data.name in present and still_locked(data, present[data.name]):
+            known[data.name] = present[data.name]
+    return tuple(known[data.name] for data in recipe.data if data.name in known)

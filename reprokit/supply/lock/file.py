@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml as pyyaml
 
+from reprokit import paths
+from reprokit.display import Notify
 from reprokit.errors import UsageError
+from reprokit.filelocks import file_lock
 from reprokit.host import disk
 from reprokit.recipe import yaml
 from reprokit.supply.lock.model import Lock
-from reprokit.supply.store import Store
+from reprokit.supply.store import Store, key_of
 from reprokit.untrusted import files
 
 if TYPE_CHECKING:
@@ -101,12 +106,21 @@ def replace(path: Path, content: bytes) -> None:
             raise
 
 
+@contextmanager
+def changing(path: Path, notify: Notify = lambda line: None) -> Iterator[None]:
+    """Hold this while a lock is read, changed and written: other processes may change other parts of it."""
+    file = paths.home() / "locks" / f"lock-{key_of(str(path.resolve()))[:16]}.lock"
+    with file_lock(file, f"another reprokit is writing {path}; waiting for it", notify):
+        yield
+
+
 def complete(path: Path, store: Store) -> None:
     """Write each sha256 that a fetch has learned into the lock. Read-only locks stay as they are."""
-    lock = read(path)
-    completed = lock.completed(store)
-    if completed != lock and os.access(path.parent, os.W_OK):
-        write(path, completed)
+    with changing(path):
+        lock = read(path)
+        completed = lock.completed(store)
+        if completed != lock and os.access(path.parent, os.W_OK):
+            write(path, completed)
 
 
 def text_of(lock: Lock) -> str:
