@@ -141,7 +141,8 @@ def resolve_wheels(
     sdists = [sdist.model_dump() for sdist in request.sdists]
     where = [asdict(request.platform), list(request.indexes), asdict(request.as_of)]
     checksums = [request.checksums] if request.checksums else []
-    key = key_of([sorted(set(request.requirements)), sdists, *where, *checksums])
+    constraints = [{"constraints": sorted(request.constraints)}] if request.constraints else []
+    key = key_of([sorted(set(request.requirements)), sdists, *where, *checksums, *constraints])
     known = mirrors.store.remembered("wheels", key)
     if known is None:
         known = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors, notify)]

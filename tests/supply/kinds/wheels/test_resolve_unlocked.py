@@ -46,3 +46,12 @@ def test_constraints_hold_for_what_something_requires(index: Path, store: Store,
     request = WheelRequest(["top==1.0"], PYTHON_311, constraints=["part<2", "other<2"])
     found = {wheel.name: wheel.version for wheel in resolve_wheels(request, mirrors)}
     assert found == {"top": "1.0", "part": "1.5"}
+
+
+def test_constraints_are_part_of_the_question(index: Path, store: Store, mirrors: Mirrors):
+    make_wheel(index, "top", "1.0", requires=("part",))
+    for version in ("1.5", "2.0"):
+        make_wheel(index, "part", version)
+    for constraints, version in (((), "2.0"), (("part<2",), "1.5"), ((), "2.0")):
+        request = WheelRequest(["top==1.0"], PYTHON_311, constraints=constraints)
+        assert [w.version for w in resolve_wheels(request, mirrors) if w.name == "part"] == [version]
