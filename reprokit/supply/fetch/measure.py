@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from io import FileIO
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -39,15 +40,20 @@ class Measure:
     def __call__(self, urls: Sequence[str], sha256: str | None = None) -> tuple[str, int]:
         """sha256 and size in bytes of the file at these addresses.
 
-        Where the checksum is known, only the size is asked for; else the file is downloaded into the store. Raises
-        SourceError where no address has it, or where its checksum differs.
+        Where the checksum is known, only the size is asked for; if the addresses disagree, or without a checksum, the
+        file is downloaded into the store. Raises SourceError where no address has it, or where its checksum differs.
         """
         if sha256:
             stored = self.store.path(sha256)
             size = stored.stat().st_size if stored.is_file() else None
-            size = size or next(filter(None, map(self.size, urls)), None)
-            if size is not None:
-                return sha256, size
+            stated = {size} if size is not None else set(filter(None, map(self.size, urls)))
+            if len(stated) == 1:
+                return sha256, stated.pop()
+            for url in urls if stated else ():  # one of them serves a page of its own with status 200
+                with suppress(SourceError):
+                    got, size = self.download([url])
+                    if got == sha256:
+                        return got, size
         got, size = self.download(urls)
         if sha256 and got != sha256:
             raise SourceError(

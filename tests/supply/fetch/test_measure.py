@@ -84,3 +84,16 @@ def test_a_server_that_always_fails_is_given_up(store: Store, server: Server):
     assert len(server.requests["/f"]) == QUICK.attempts
     with pytest.raises(SourceError, match="ended 999999 bytes early"):
         learn([server.url("/g", cut(DATA, 1, "close"))], store, QUICK)
+
+
+def test_a_page_in_place_of_the_file_does_not_give_its_size(store: Store, server: Server):
+    page, file = server.url("/page", whole(b"not here")), server.url("/f", whole(DATA))
+    with Measure(Here(store, QUICK)) as measure:
+        assert measure([page, file], want(DATA).sha256) == (want(DATA).sha256, len(DATA))
+
+
+def test_addresses_that_agree_are_not_downloaded(store: Store, server: Server):
+    urls = [server.url(path, whole(DATA)) for path in ("/f", "/g")]
+    with Measure(Here(store, QUICK)) as measure:
+        assert measure([server.url("/no", status(404)), *urls], want(DATA).sha256) == (want(DATA).sha256, len(DATA))
+    assert not store.path(want(DATA).sha256).exists()
