@@ -125,10 +125,11 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
         found["drift"] = list(inputs.drift)
     if forced:
         found["forced"] = forced
-    return {
+    own = {
         f"{LABEL}.{key}": value if isinstance(value, str) else json.dumps(value, sort_keys=True)
         for key, value in found.items()
-    } | _standard_labels(target, inputs)
+    }
+    return {key: _printable(value) for key, value in {**own, **_standard_labels(target, inputs)}.items()}
 
 
 def _standard_labels(target: Target, inputs: Inputs) -> dict[str, str]:
@@ -156,6 +157,11 @@ def _standard_labels(target: Target, inputs: Inputs) -> dict[str, str]:
 
 def minimum_driver(cuda: str | None) -> str:
     """The oldest NVIDIA driver that runs programs of this CUDA, empty if no fact has it.
+def _printable(text: str) -> str:
+    """The text with plain spaces and without soft hyphens and the like, which copied titles have."""
+    return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
+
+
 
     From CUDA 11 on that is the driver of the major version's first release (minor-version compatibility).
     """

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from reprokit.host.fit import ImageNeeds
 from reprokit.image.base.resolve import BaseImage
+from reprokit.image.classic import label_line
 from reprokit.image.inputs import Inputs
 from reprokit.image.labels import ImageLabels, labels, minimum_driver
 from reprokit.supply.served_set import ServedSet
@@ -61,3 +63,12 @@ def test_labels_of_a_stranger_are_read():
 )
 def test_the_lowest_driver_of_a_cuda(cuda: str | None, driver: str):
     assert minimum_driver(cuda) == driver
+
+
+def test_a_copied_title_is_written_without_its_special_spaces():
+    target = target_of("x")
+    paper = target.recipe.paper.model_copy(update={"title": "Fast\u00a0GNN\u00ad training"})
+    target = replace(target, recipe=target.recipe.model_copy(update={"paper": paper}))
+    found = labels(target, Inputs(rendered("FROM x\n"), BASE, ServedSet()), [])
+    assert found["org.opencontainers.image.description"] == "Fast GNN training (V 2020)"
+    assert "Fast GNN training" in label_line(found)
