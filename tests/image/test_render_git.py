@@ -154,3 +154,10 @@ def test_a_writable_source_is_so_for_everyone(remote, tmp_path):
     copied = tmp_path / "product" / str(tmp_path / "src").lstrip("/")
     modes = [path.stat().st_mode & 0o777 for path in (copied, copied / "deep", copied / "deep/file")]
     assert modes == [0o777, 0o777, 0o666]
+
+
+def test_an_empty_list_of_submodules_means_none(remote, tmp_path):
+    commit = remote.commit("a", file="x")
+    done = run(remote, tmp_path, commit=commit, submodules=[])
+    assert done.returncode == 0, done.stderr
+    assert [f.name for f in (tmp_path / "src").iterdir()] == ["file"]
