@@ -66,7 +66,7 @@ def fetch_git(
             "`reprokit fetch` downloads them; it needs a network",
         )
     ensure([locked.address for locked in missing], mirrors, notify)
-    for locked in missing:
+    for locked in commits:
         tree = tree_of(locked.address, store)
         if tree != locked.tree:
             raise SourceError(f"commit {locked.commit} has the tree {tree}, expected {locked.tree}", locked.url)

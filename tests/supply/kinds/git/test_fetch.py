@@ -201,3 +201,10 @@ def test_a_transport_that_runs_commands_is_refused_after_insteadof(
     with pytest.raises(SourceError, match="transport 'ext' not allowed"):
         ensure([Commit(TOOL, "1" * 40)], places)
     assert not (tmp_path / "ran").exists()
+
+
+def test_another_tree_is_refused_each_time(repositories: Repositories, places: Mirrors):
+    locked = GitCommit(url=TOOL, commit=repositories.make("team/tool", {"a": "1"}), tree="f" * 40)
+    for _ in range(2):
+        with pytest.raises(SourceError, match=f"expected {'f' * 40}"):
+            fetch_git([locked], places)
