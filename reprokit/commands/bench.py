@@ -232,21 +232,22 @@ def opened_bench(
 
 
 def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, bool | None]:
-    """The target's image, and whether it is stale, None if unknown.
+    """The target's image, and whether it is stale or drifted from its lock, None if unknown.
 
     Raises WorkFailed where it is or may be stale, and that is not allowed.
     """
     from reprokit.image import trust
     from reprokit.image.build import BuildResult
     from reprokit.image.labels import ImageLabels, image_name
-    from reprokit.image.lock.read import stale_image
+    from reprokit.image.lock.read import freshness, stale_image
 
     name = image_name(target)
     present = engine.image(name) or {}
     labels = labels_of(present)
     stale = stale_image(target, labels) if present else None
     if stale is None:
-        return sent(engine, target) if engine.host.name else built(engine, target), False
+        image = sent(engine, target) if engine.host.name else built(engine, target)
+        return image, freshness(target, labels_of(engine.image(image.image_id) or {})) == "drifted"
     if not allowed:
         raise _refused(stale)
     if stale.unknown:

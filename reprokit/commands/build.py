@@ -28,7 +28,7 @@ def build(
         "--drift", "Replace locked apt packages that no mirror has any more by newer ones; a label lists them."
     ),
     record: bool = options.flag(
-        "--record", "Let the build download more than its lock names, and list that for the recipe."
+        "--record", "Let a build download more than its lock names, and list that; its image is not kept."
     ),
     builder: str = typer.Option(
         "classic",
@@ -91,7 +91,9 @@ def build(
         return
     if record:
         _print_undeclared(target, result.undeclared)
-    if result.built:
+        more = "its image holds more than the lock names and is not kept"
+        echo(f"{target.label} built in {result.seconds:.0f} s; {more}")
+    elif result.built:
         echo(f"{result.name} built in {result.seconds:.0f} s ({result.image_id[:19]})")
     else:
         echo(f"{result.name} is up to date ({result.image_id[:19]})")

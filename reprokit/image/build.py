@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from secrets import token_hex
 
 from reprokit import paths
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import OWN_IMAGES, Engine, labels_of
 from reprokit.engine.listen import listen
-from reprokit.errors import UsageError
+from reprokit.errors import ReprokitError, UsageError
 from reprokit.explain.last import explained
 from reprokit.filelocks import file_lock
 from reprokit.helper.sidecar import Network, closed_network
@@ -40,7 +41,8 @@ from reprokit.supply.store import Store
 class BuildResult:
     """`built` is false if an image of the same inputs existed; then there is no log. `state` is the image's.
 
-    `undeclared` lists what the build downloaded although its lock does not name it, with `--record`.
+    `undeclared` lists what the build downloaded although its lock does not name it, with `--record`; that image is not
+    kept.
     """
 
     name: str
@@ -67,10 +69,18 @@ def build(
     forwards the build's requests. `traffic` gets the gateway once it runs, to show its count of bytes. Raises
     WorkFailed with the first lines that name the cause if a step fails or the lock is stale, SourceError if the network
     is the cause, EngineError if the engine or its disk is.
+
+    With `record` no image remains, as it holds more than the lock names. Nor do its steps, which later builds would
+    take from the cache.
     """
     with explained():
         started = _Build(engine, target, options, progress, traffic)
-        result = started.result()
+        try:
+            result = started.result()
+        finally:
+            if options.record:
+                with suppress(ReprokitError):  # there is none if the build failed
+                    engine.remove_image(started.name, force=True)
         if result.built:
             with started.store.alone_now() as alone:
                 if alone:  # else the next build removes them
@@ -89,7 +99,8 @@ class _Build:
     def __post_init__(self) -> None:
         run.check_options(self.options)
         self.store = Store()
-        self.name = self.options.name or image_name(self.target)
+        own = f"{OWN_IMAGES}/record:{token_hex(8)}" if self.options.record else image_name(self.target)
+        self.name = self.options.name or own
         self.reported = ""  # the unverified image that was reported already
         self.started = time.monotonic()
 
@@ -157,7 +168,7 @@ class _Build:
     def same(self, required: str) -> BuildResult | None:
         """The image of the same inputs, if it was built here or is trusted: anyone can copy a label."""
         image = None if self.options.no_cache else self.engine.image(self.name)
-        if image is None or ImageLabels.read(labels_of(image)).inputs != required:
+        if image is None or (found := ImageLabels.read(labels_of(image))).inputs != required:
             return None
         image_id = str(image["Id"])
         state = trust.state(image_id)
@@ -169,6 +180,8 @@ class _Build:
                 )
             self.reported = image_id
             return None
+        if found.drift:
+            self.notify(f"{self.name} was built with --drift: it has newer apt packages than the lock names")
         seconds = time.monotonic() - self.started
         return BuildResult(self.name, image_id, required, False, seconds, state=state)
 
@@ -205,9 +218,8 @@ class _Build:
                 )
             )
             self.traffic(gateway)
-            builder = run.BuilderRun(
-                self.engine, self.target, self.options, inputs, gateway, self.progress, network.name
-            )
+            options = replace(self.options, name=self.name)
+            builder = run.BuilderRun(self.engine, self.target, options, inputs, gateway, self.progress, network.name)
             image_id, written = builder.result()
             if gateway.refused:
                 self.notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")

@@ -42,6 +42,7 @@ class ImageLabels:
     dockerfile: str
     lock: str
     forced: bool
+    drift: bool
     needs: ImageNeeds
 
     @property
@@ -72,6 +73,7 @@ class ImageLabels:
             dockerfile=value("dockerfile"),
             lock=value("lock"),
             forced=bool(value("forced")),
+            drift=bool(value("drift")),
             needs=needs,
         )
 
@@ -155,13 +157,13 @@ def _standard_labels(target: Target, inputs: Inputs) -> dict[str, str]:
     return {f"org.opencontainers.image.{key}": value for key, value in found.items()}
 
 
-def minimum_driver(cuda: str | None) -> str:
-    """The oldest NVIDIA driver that runs programs of this CUDA, empty if no fact has it.
 def _printable(text: str) -> str:
     """The text with plain spaces and without soft hyphens and the like, which copied titles have."""
     return "".join(c if c.isprintable() else " " if c.isspace() else "" for c in text)
 
 
+def minimum_driver(cuda: str | None) -> str:
+    """The oldest NVIDIA driver that runs programs of this CUDA, empty if no fact has it.
 
     From CUDA 11 on that is the driver of the major version's first release (minor-version compatibility).
     """

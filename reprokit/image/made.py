@@ -95,6 +95,25 @@ class BuildSteps:
                 path = str(self.target.path.absolute())
                 found[one] = replace(entry, role=role, owner=self.target.label, time=now(), recipe=path, build=build)
 
+    def drop(self, engine: Engine) -> None:
+        """Remove the recorded steps of this build, as far as no image needs them, so that no later build uses them."""
+        named = {state[:_SHORT] for state in self.states}
+        with suppress(ReprokitError):
+            known = entries(engine)
+            listed = {full_id(image["Id"]): image for image in engine.images([], steps=True)}
+            parents = {one: full_id(image["ParentId"]) for one, image in listed.items() if image.get("ParentId")}
+            mine = [
+                one
+                for one, image in listed.items()
+                if one.removeprefix("sha256:")[:_SHORT] in named
+                and image["Created"] >= int(self.started)
+                and one in known
+                and known[one].role == "step"
+            ]
+            for one in sorted(mine, key=lambda one: len([*above(one, parents)]), reverse=True):
+                with suppress(ReprokitError):
+                    engine.remove_image(one)
+
 
 def above(image_id: str, parents: dict[str, str]) -> Iterable[str]:
     """The images that this one was built on, nearest first; `parents` has the ID of each image's own."""

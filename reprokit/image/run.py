@@ -44,8 +44,9 @@ class BuildOptions:
     """`forced` are the errors of `check` that `--force` ignores.
 
     `offline` uses no network, `drift` replaces locked apt packages that no mirror has any more by their successors, and
-    `record` lets a build download more than its lock names and lists that. `unverified` accepts an image with the same
-    inputs in its label, whoever built it. `name` replaces the image's own name. `secrets` are values by name.
+    `record` lets a build download more than its lock names, lists that, and keeps no image. `unverified` accepts an
+    image with the same inputs in its label, whoever built it. `name` replaces the image's own name. `secrets` are
+    values by name.
     """
 
     builder: str = "classic"
@@ -134,12 +135,17 @@ class BuilderRun:
             self.log.close()
             record = write_record(self.target, self.inputs, self.gateway, self.log, result)
             self._record_steps(image_id)
+            if self.options.record:
+                self._steps.drop(self.engine)
         return image_id, record
 
     def _record_steps(self, image_id: str = "") -> None:
-        steps = BuildSteps(self.target, self.inputs.base.image_id, self.builder.states, self.started)
         with suppress(ReprokitError):  # the build's own error is the one to report
-            steps.record(self.engine, image_id)
+            self._steps.record(self.engine, image_id)
+
+    @property
+    def _steps(self) -> BuildSteps:
+        return BuildSteps(self.target, self.inputs.base.image_id, self.builder.states, self.started)
 
     def _last_event(self) -> Built | Failed:
         name = self.options.name or image_name(self.target)

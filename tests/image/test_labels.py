@@ -72,3 +72,10 @@ def test_a_copied_title_is_written_without_its_special_spaces():
     found = labels(target, Inputs(rendered("FROM x\n"), BASE, ServedSet()), [])
     assert found["org.opencontainers.image.description"] == "Fast GNN training (V 2020)"
     assert "Fast GNN training" in label_line(found)
+
+
+def test_a_drifted_image_is_known_by_its_label():
+    inputs = Inputs(rendered("FROM x\n"), BASE, ServedSet())
+    for drift in ((), ("tree 1 -> 2",)):
+        written = labels(target_of("x"), replace(inputs, drift=drift), [])
+        assert ImageLabels.read(written).drift == bool(drift)

@@ -14,7 +14,7 @@ from reprokit.recipe.model import Data
 from reprokit.supply.lock.file import lock_path, read
 from reprokit.supply.lock.model import Lock, PlainFile, RecordFile, VariantLock
 
-Freshness = Literal["current", "other inputs", "no lock", "stale lock"]
+Freshness = Literal["current", "drifted", "other inputs", "no lock", "stale lock"]
 
 
 def recipe_lock(target: Target) -> Lock:
@@ -87,7 +87,8 @@ def required_inputs(target: Target) -> str | None:
 def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
     """Whether an image with these labels is up to date. Raises UsageError if recipe or lock cannot be read.
 
-    Without a lock, the Dockerfile decides alone; images of earlier versions have no label with its digest.
+    Without a lock, the Dockerfile decides alone; images of earlier versions have no label with its digest. A drifted
+    image has newer apt packages than the lock (`build --drift`).
     """
     rendered, found = render(target), ImageLabels.read(labels)
     try:
@@ -96,7 +97,9 @@ def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
         return "stale lock"
     if lock is None:
         return "no lock" if found.dockerfile in ("", rendered.digest) else "other inputs"
-    return "current" if found.inputs == rendered.locked_hash(lock) else "other inputs"
+    if found.inputs != rendered.locked_hash(lock):
+        return "other inputs"
+    return "drifted" if found.drift else "current"
 
 
 class StaleImage(NamedTuple):

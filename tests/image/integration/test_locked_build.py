@@ -145,10 +145,14 @@ def test_what_every_mirror_has_dropped_is_named_and_drift_takes_what_follows(des
     assert f"tree 1.0-0 -> {tree.version}" in said
     labels = engine.image(desk.small_image)["Config"]["Labels"]
     assert json.loads(labels["reprokit.drift"]) == [f"tree 1.0-0 -> {tree.version}"]
-    assert "is up to date" in desk.run("build", desk.small)
+    said = desk.run("build", desk.small)
+    assert "is up to date" in said and "built with --drift" in said
 
 
-def test_what_the_lock_does_not_name_is_refused_by_name_and_recorded_on_demand(desk: Desk, served, changed_lock):
+def test_what_the_lock_does_not_name_is_refused_by_name_and_recorded_on_demand(
+    desk: Desk, engine: Engine, served, changed_lock
+):
+    before = engine.image(desk.small_image)
     changed_lock(read(desk.lock).variants["small"].model_copy(update={"files": ()}))
     address = f"http://127.0.0.1:{served[1]}/notes.txt"
     said = desk.run("build", desk.small, code=1)
@@ -157,3 +161,6 @@ def test_what_the_lock_does_not_name_is_refused_by_name_and_recorded_on_demand(d
     found = sha256(b"notes of the paper\n").hexdigest()
     line = next(line for line in said.splitlines() if "name: notes.txt" in line)
     assert f'- {{name: notes.txt, urls: ["{address}"], sha256: "{found}"' in line
+    # Neither the image nor a step of it remains, which a locked build would take for its own.
+    assert "is not kept" in said and engine.image(desk.small_image) == before
+    assert f"undeclared download: {address}" in desk.run("build", desk.small, code=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from reprokit.engine import LABEL
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.image.lock.read import freshness, stale_image
 from reprokit.image.lock.sections import sections
@@ -60,6 +61,12 @@ def test_with_a_lock_all_inputs_decide(tmp_path):
     newly = locked(changed)
     assert stale_image(changed, built).remedy == "`reprokit build paper:v` renews it"
     assert stale_image(changed, labels_of(changed, newly)) is None
+
+
+def test_an_image_with_newer_packages_than_the_lock_is_not_current(tmp_path):
+    target = target_of(tmp_path, **FIELDS)
+    built = {**labels_of(target, locked(target)), f"{LABEL}.drift": '["tree 1 -> 2"]'}
+    assert freshness(target, built) == "drifted"
 
 
 @pytest.mark.parametrize("broken", [{"blocks": ["pyhton"]}, {"blocks": ["python"]}])
