@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from reprokit.compat.facts import Facts
 from reprokit.compat.version import begins, key, key_or_zero, matching, parts, public, series
-from reprokit.recipe.fields import PACKAGES
+from reprokit.recipe.pin_names import PACKAGES
 
 
 def releases(facts: Facts, name: str) -> tuple[str, ...]:

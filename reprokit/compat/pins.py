@@ -6,7 +6,7 @@ import re
 
 from reprokit.compat.version import parts
 from reprokit.errors import UsageError
-from reprokit.recipe.fields import PIN_NAMES
+from reprokit.recipe.pin_names import PIN_NAMES
 from reprokit.recipe.spelling import nearest
 
 _WITH_LOCAL_PART = ("torch", "torchvision", "torchaudio", "xformers", "vllm", "dgl", "jaxlib")

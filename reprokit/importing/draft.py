@@ -13,7 +13,8 @@ from reprokit.compat.facts import Facts
 from reprokit.importing.decision import Choice, Decision, Versions
 from reprokit.importing.edits import comment, text_of
 from reprokit.importing.torch_build import torch_block, torch_build
-from reprokit.recipe.fields import PACKAGES, PIN_NAMES, HttpUrl
+from reprokit.recipe.fields import HttpUrl
+from reprokit.recipe.pin_names import PACKAGES, PIN_NAMES
 from reprokit.untrusted.text import escaped
 
 _LONGEST = 200

@@ -15,8 +15,9 @@ from packaging.utils import canonicalize_name
 from pydantic import TypeAdapter, ValidationError
 
 from reprokit.importing.edits import comment
-from reprokit.recipe.fields import PACKAGES, PIN_NAMES, AptPackage, Version
+from reprokit.recipe.fields import AptPackage, Version
 from reprokit.recipe.model import Variant
+from reprokit.recipe.pin_names import PACKAGES, PIN_NAMES
 
 _PREFIX = "/variants/*/"
 _APT: TypeAdapter[str] = TypeAdapter(AptPackage)

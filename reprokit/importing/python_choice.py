@@ -22,7 +22,7 @@ from reprokit.importing.decision import Choice, Overruled, PythonBase
 from reprokit.importing.model import Statement
 from reprokit.importing.requirement_facts import exact as exact_version
 from reprokit.importing.requirement_lines import valid_requirement
-from reprokit.recipe.fields import PACKAGES
+from reprokit.recipe.pin_names import PACKAGES
 
 # Metadata excludes Pythons; the others say which one the authors used, the most telling first.
 _BOUNDS = ("pyproject", "setup.cfg", "setup.py")

@@ -13,27 +13,12 @@ from packaging.requirements import InvalidRequirement, Requirement
 from pydantic import AfterValidator, BeforeValidator, PlainValidator, StringConstraints, WithJsonSchema
 
 from reprokit.formatting import parse_size
+from reprokit.recipe.pin_names import PIN_NAMES
 from reprokit.recipe.spelling import nearest
 from reprokit.untrusted import patterns
 
 _Scalar = str | int | float | bool
 MOST_DIGITS = 24  # of an integer in a record
-
-# Packages of PyPI of which reprokit knows what pip knows: what their releases require of each other and of Python.
-PACKAGES = (
-    "accelerate", "pydantic", "protobuf", "onnx", "onnxruntime", "onnxruntime_gpu", "huggingface_hub", "diffusers",
-    "peft", "trl", "datasets", "pyarrow", "safetensors", "sentence_transformers", "pytorch_lightning", "lightning",
-    "torchmetrics", "numba", "llvmlite", "scipy", "pandas", "scikit_learn", "scikit_image", "matplotlib",
-    "opencv_python", "h5py", "keras", "tf_keras", "tensorboard", "flax", "optax", "chex", "gym", "gymnasium",
-    "stable_baselines3", "torch_geometric", "torch_scatter", "torch_sparse", "torch_cluster", "mmcv",
-    "mmcv_full", "mmdet", "mmengine", "timm", "librosa", "setuptools", "deepspeed",
-    "cupy_cuda11x", "cupy_cuda12x", "cupy_cuda13x",
-)  # fmt: skip
-PIN_NAMES = (
-    "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
-    "cutlass", "flash_attn", "transformers", "tokenizers", "torchaudio", "torchtext", "xformers", "triton", "vllm",
-    "bitsandbytes", "apex", "tensorflow", "jax", "jaxlib", "distro", "base", *PACKAGES,
-)  # fmt: skip
 
 _NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"
 # Public archives of data by name, each a module of `reprokit.supply.kinds`, and the form of their records.

@@ -6,8 +6,8 @@ from typing import Any
 
 from reprokit import paths
 from reprokit.recipe.blocks import BlockSpec, block_names, block_spec, own_block, own_block_files
-from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.model import Recipe
+from reprokit.recipe.pin_names import PIN_NAMES
 
 
 def schema() -> dict[str, Any]:

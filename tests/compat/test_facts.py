@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from reprokit.compat.facts import FOLDER, Facts, bundled, read
 from reprokit.compat.schema import Api
 from reprokit.compat.version import key
-from reprokit.recipe.fields import PACKAGES, PIN_NAMES
+from reprokit.recipe.pin_names import PACKAGES, PIN_NAMES
 
 FILES = sorted(str(p.relative_to(FOLDER).with_suffix("")) for p in FOLDER.rglob("*.yaml"))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from reprokit.recipe.blocks import block_names
-from reprokit.recipe.fields import PIN_NAMES
 from reprokit.recipe.model import Recipe, Variant
+from reprokit.recipe.pin_names import PIN_NAMES
 from tests.support.paths import ROOT
 from tests.support.reference import blocks_page, fields_page
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from reprokit.commands.blocks import block_text, cell, in_code
 from reprokit.recipe.blocks import OwnFront, block_names, block_spec
-from reprokit.recipe.fields import PIN_NAMES
+from reprokit.recipe.pin_names import PIN_NAMES
 from reprokit.recipe.schema import schema
 
 _MADE = "This page is made of the schema by `.venv/bin/python -m pytest tests/setup/test_reference.py --update-golden`."

@@ -9,7 +9,7 @@ from reprokit.compat.rule import Problem, error, info, rule, unknown, warning
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, parts, public, series
 from reprokit.compat.view import Pin, View
-from reprokit.recipe.fields import PACKAGES
+from reprokit.recipe.pin_names import PACKAGES
 
 
 @rule("cuda-release", changes="cuda")

@@ -14,7 +14,7 @@ from reprokit.compat.rules.python_wheels import has_wheel, no_wheel
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import older
 from reprokit.compat.view import View
-from reprokit.recipe.fields import PACKAGES
+from reprokit.recipe.pin_names import PACKAGES
 
 # Pins that have facts elsewhere: `facts/requires` has only what they require of other packages.
 _OTHERS = ("torchvision", "torchaudio", "xformers", "transformers", "tensorflow", "jax", "vllm")

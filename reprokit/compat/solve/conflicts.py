@@ -12,7 +12,7 @@ from reprokit.compat.model import Finding, Stack
 from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import RULES
 from reprokit.compat.view import View
-from reprokit.recipe.fields import PIN_NAMES
+from reprokit.recipe.pin_names import PIN_NAMES
 
 _Path = tuple[tuple[str, str | None], ...]
 

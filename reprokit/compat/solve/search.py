@@ -14,7 +14,7 @@ from reprokit.compat.solve.choices import PinOption, choices
 from reprokit.compat.solve.conflicts import Conflict, Conflicts
 from reprokit.compat.solve.program import Program
 from reprokit.compat.view import View
-from reprokit.recipe.fields import PIN_NAMES
+from reprokit.recipe.pin_names import PIN_NAMES
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,19 @@
+"""What a recipe can pin."""
+
+from __future__ import annotations
+
+# Packages of PyPI of which reprokit knows what pip knows: what their releases require of each other and of Python.
+PACKAGES = (
+    "accelerate", "pydantic", "protobuf", "onnx", "onnxruntime", "onnxruntime_gpu", "huggingface_hub", "diffusers",
+    "peft", "trl", "datasets", "pyarrow", "safetensors", "sentence_transformers", "pytorch_lightning", "lightning",
+    "torchmetrics", "numba", "llvmlite", "scipy", "pandas", "scikit_learn", "scikit_image", "matplotlib",
+    "opencv_python", "h5py", "keras", "tf_keras", "tensorboard", "flax", "optax", "chex", "gym", "gymnasium",
+    "stable_baselines3", "torch_geometric", "torch_scatter", "torch_sparse", "torch_cluster", "mmcv",
+    "mmcv_full", "mmdet", "mmengine", "timm", "librosa", "setuptools", "deepspeed",
+    "cupy_cuda11x", "cupy_cuda12x", "cupy_cuda13x",
+)  # fmt: skip
+PIN_NAMES = (
+    "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",
+    "cutlass", "flash_attn", "transformers", "tokenizers", "torchaudio", "torchtext", "xformers", "triton", "vllm",
+    "bitsandbytes", "apex", "tensorflow", "jax", "jaxlib", "distro", "base", *PACKAGES,
+)  # fmt: skip
