@@ -78,6 +78,27 @@ def test_a_dockerfile_installs_in_many_forms(stated):
     assert pythons == {("==3.10.*", 21), ("==3.9.*", 19)} and not [s for s in found if s.subject == "unread"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ('ARCHES="6.0 7.0+PTX" MODE=fast', ["ARCHES=6.0 7.0+PTX", "MODE=fast"]),
+        ("FLAGS='-a -b'", ["FLAGS=-a -b"]),
+        ("A=b\\ c", ["A=b c"]),
+        ("FLAGS -a -b", ["FLAGS=-a -b"]),
+        ('FLAGS "-a -b"', ["FLAGS=-a -b"]),
+        ('A="b', ["A=b"]),
+    ],
+)
+def test_a_quoted_value_of_a_dockerfile_is_whole(stated, setting, expected):
+    found = stated({"Dockerfile": f"FROM debian\nENV {setting}\n"})
+    assert [s.value for s in found if s.subject == "env"] == expected
+
+
+def test_a_quoted_argument_of_a_dockerfile_names_several_packages(stated):
+    found = stated({"Dockerfile": 'FROM debian\nARG PKGS="numpy==1.21.0 scipy==1.7.0"\nRUN pip install ${PKGS}\n'})
+    assert [s.value for s in found if s.subject == "package"] == ["numpy==1.21.0", "scipy==1.7.0"]
+
+
 def test_a_dockerfile_installs_files_that_it_copied(stated):
     dockerfile = "FROM debian\nRUN pip install -r /tmp/deps.txt -c /tmp/gone.txt && conda env create -f /x/gpu.yml\n"
     files = {"docker/deps.txt": "attrs\n", "a/docker/deps.txt": "click\n", "conda/gpu.yml": "dependencies: [idna]\n"}

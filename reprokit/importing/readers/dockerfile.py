@@ -126,6 +126,8 @@ def _assignments(value: str) -> list[tuple[str, str]]:
     words, found = value.split(), []
     if len(words) > 1 and "=" not in words[0]:
         return [(words[0], " ".join(words[1:]).strip("\"'"))]
+    with contextlib.suppress(ValueError):  # a quotation mark that is not closed
+        words = shlex.split(value)
     for word in words:
         name, equals, text = word.partition("=")
         if equals and name.isidentifier():
