@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Container, Iterable
 from dataclasses import replace
-from pathlib import PurePosixPath
 from typing import NamedTuple
 
 from reprokit.importing.model import Origin, Scope, SourceFile, Statement
@@ -22,6 +22,10 @@ SECONDS = Limit("SOURCE_SECONDS", 8)
 _ONCE = ("import", "optional", "tested", "library")
 
 _DEEPEST = 8  # files that include others
+_BESIDE = ("requirements", "environment", "pyproject", "setup.cfg", "setup.py")  # they name files beside them
+# Their commands may name files of other folders or projects.
+_TRYING = ("workflow", "tox", "makefile")
+_NEEDED = ("run", "build", "test")
 
 
 class _Plan(NamedTuple):
@@ -90,21 +94,24 @@ def _statements(plan: _Plan, content: bytes, reader: ReaderProcess) -> list[Stat
 
 def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: ReaderProcess) -> list[Statement]:
     """The statements of requirements files that others name and that no reader took."""
+    known = tree.contents.sizes
     left = [statement for statement in found if statement.subject == "include"]
     copied = _by_name(tree) if any(statement.format == "dockerfile" for statement in left) else {}
     more: list[Statement] = []
     for _ in range(_DEEPEST):
         chosen: dict[str, Statement] = {}
         for statement in left:
-            path = _included_path(statement)
-            if statement.format == "dockerfile" and path not in tree.contents.sizes:  # a path in the image
-                missing = f"{path}, which is no file of the repository"
-                path = copied.get(PurePosixPath(path).name, "")
-                more += [] if path else [replace(statement, subject="unread", value=missing)]
-            size = tree.contents.sizes.get(path)
-            if path not in read and size is not None and size <= READERS[_format(path)].MOST:
+            path = _included_path(statement, known)
+            if statement.format == "dockerfile" and path not in known:  # a path in the image
+                path = copied.get(posixpath.basename(path), path)
+            size = known.get(path)
+            if size is None or size > READERS[_format(path)].MOST:
+                why = "is no file of the repository" if size is None else f"has {size} bytes"
+                missing = replace(statement, subject="unread", value=f"{path}, which {why}")
+                more += [missing] if statement.format not in _TRYING and statement.scope in _NEEDED else []
+            elif path not in read:
                 chosen.setdefault(path, statement)
-        BYTES.check(sum(tree.contents.sizes[path] for path in chosen), "bytes of included files", tree.address)
+        BYTES.check(sum(known[path] for path in chosen), "bytes of included files", tree.address)
         read |= set(chosen)
         left = []
         for path, content in tree.read(chosen):
@@ -115,12 +122,18 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: Re
             left += [inner for inner in stated if inner.subject == "include"]
             if len(more) > MOST:
                 return [*more, replace(chosen[path], subject="unread", value=f"{path}: too many statements")]
-    return [*more, *(replace(s, subject="unread", value=f"{_included_path(s)}: included too deep") for s in left[:1])]
+    for first in left[:1]:
+        more.append(replace(first, subject="unread", value=f"{_included_path(first, known)}: included too deep"))
+    return more
 
 
-def _included_path(statement: Statement) -> str:
+def _included_path(statement: Statement, known: Container[str]) -> str:
+    """The file beside the one that names it, or in the root, where scripts mostly run; the likelier if none exists."""
     option, _, name = statement.value.partition(" ")
-    return str(PurePosixPath(name or option))
+    root = posixpath.normpath(name or option)
+    beside = posixpath.normpath(posixpath.join(posixpath.dirname(statement.origin.file), root))
+    places = (beside, root) if statement.format in _BESIDE else (root, beside)
+    return next((place for place in places if place in known), places[0])
 
 
 def _format(path: str) -> str:

@@ -70,7 +70,12 @@ def of_conda(statements: Sequence[Statement], distributions: Distributions) -> t
 
 
 def _unknown_names(statements: Sequence[Statement]) -> Question:
-    names = list(dict.fromkeys(split(s.value)[0] for s in statements))
-    shown = ", ".join(names[:_MOST_NAMES]) + (f" and {len(names) - _MOST_NAMES} more" * (len(names) > _MOST_NAMES))
-    text = f"conda installs {shown}: PyPI may have others of that name; add what the code needs to `wheels` or `apt`"
+    names = shortened(list(dict.fromkeys(split(s.value)[0] for s in statements)))
+    text = f"conda installs {names}: PyPI may have others of that name; add what the code needs to `wheels` or `apt`"
     return Question(text, statements[0].origin)
+
+
+def shortened(names: Sequence[str]) -> str:
+    """The first names, and how many follow."""
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from reprokit.compat.distributions import Distributions
 from reprokit.compat.facts import Facts
 from reprokit.importing import build_minima
-from reprokit.importing.conda import of_conda
+from reprokit.importing.conda import of_conda, shortened
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
@@ -177,15 +177,24 @@ def project_folder(statements: Sequence[Statement]) -> str:
 def _known(statements: Sequence[Statement], distributions: Distributions) -> tuple[list[Statement], list[Question]]:
     """The requirements, without addresses of known projects, and with the one that a name stands in for."""
     found, questions = [], []
+    local: dict[str, list[str]] = {}  # the projects that `pip freeze` found in a folder of another machine, by file
+    first: dict[str, Statement] = {}
     for statement in statements:
         one = valid_requirement(statement.value)
         name = canonicalize_name(one.name) if one else ""
         value = distributions.stand_ins.get(name, statement.value)
         if one and one.url and distributions.knows(name):
             value = with_extras(one) + (f"; {one.marker}" if one.marker else "")
-            text = f"{one.name} is installed from {one.url}; a release of the index is taken"
-            questions.append(Question(text, statement.origin))
+            if one.url.startswith("file:"):
+                local.setdefault(statement.origin.file, []).append(one.name)
+                first.setdefault(statement.origin.file, statement)
+            else:
+                text = f"{one.name} is installed from {one.url}; a release of the index is taken"
+                questions.append(Question(text, statement.origin))
         found.append(replace(statement, value=value))
+    for file, names in local.items():
+        text = f"{shortened(names)}: installed from folders that are not here; releases of the index are taken"
+        questions.append(Question(text, first[file].origin))
     return found, questions
 
 

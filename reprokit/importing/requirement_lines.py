@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
+import posixpath
+import re
 from urllib.parse import unquote, urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -14,6 +15,10 @@ from reprokit.recipe.requirements import parsed_lines
 
 _LINES = 5000  # without checksums
 _FORGES = ("github.com", "gitlab.com", "bitbucket.org")
+# Files that try the code. The paths that they install are mostly parts of it.
+_TRYING = ("readme", "notebook", "workflow", "tox", "makefile")
+# `>=1.*`, which older releases of pip took for `>=1`, as uv does.
+_STAR = re.compile(r"([<>]=?\s*[0-9]+(?:\.[0-9]+)*)\.\*")
 
 
 def requirement_statements(
@@ -33,19 +38,22 @@ def requirement_statements(
             values = value if isinstance(value, list) else [value]
             for text in map(str, values):
                 if name in ("requirements", "constraints"):
-                    path = str(PurePosixPath(file.folder, text)) if not one_line else text
                     kind = "-c" if name == "constraints" or constraints else "-r"
-                    yield file.states("include", f"{kind} {path}", line, scope)
+                    yield file.states("include", f"{kind} {text}", line, scope)
                 elif name in ("find_links", "extra_index_urls", "index_url") and "://" in text:
                     yield file.states("index", text, line, scope)
     for requirement in parsed.requirements:
         line = 1 if one_line else requirement.line_number
         yield from _one(file, requirement, line, scope, constraints)
     for invalid in parsed.invalid_lines:
+        line = 1 if one_line else invalid.requirement_line.line_number
         text = invalid.requirement_line.line.strip()
-        if text and not text.startswith((".", "/", "-", "$", "file:")) and "*" not in text:  # paths
-            line = 1 if one_line else invalid.requirement_line.line_number
-            yield file.states("unread", f"not a requirement: {text[:100]}", line, scope)
+        lenient = _STAR.sub(r"\1", text)
+        if lenient != text and valid_requirement(lenient):
+            yield file.states("constraint" if constraints else "package", lenient, line, scope)
+        elif text and (text.startswith(("-e", "--editable")) or not text.startswith("-")) and not _is_own(file, text):
+            what = "what this installs" if text.startswith((".", "/", "file:")) else "not a requirement"
+            yield file.states("unread", f"{what}: {text[:100]}", line, scope)
 
 
 def _one(file: SourceFile, found: InstallRequirement, line: int, scope: Scope | None, constraints: bool) -> Statements:
@@ -59,18 +67,28 @@ def _one(file: SourceFile, found: InstallRequirement, line: int, scope: Scope | 
 
 
 def address_statements(file: SourceFile, url: str, line: int, scope: Scope | None, name: str = "") -> Statements:
-    """The statement of a requirement that is an address: a wheel or sdist by its name, otherwise a source."""
+    """The statement of a requirement that is an address or a path: a wheel or sdist by its name, otherwise a source.
+
+    What is neither is a question, and the project's release of the index where its name is known.
+    """
     scheme, _, address = url.partition("+")
     if scheme == "git":
         address = address.partition("#")[0].replace("ssh://git@", "https://").replace("git://", "https://")
+        address = address.replace("http://", "https://")
         place, at, commit = address.rpartition("@")
         if not at or "://" not in place:
             place, commit = address, ""
         if place.startswith("https://"):
             yield _source(file, place.removesuffix(".git"), commit, line, scope, name)
-        return
+            return
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
+        if parts.scheme in ("", "file") and _is_own(file, url):
+            return
+        if name:
+            yield file.states("package", f"{name} @ {url}", line, scope)
+        else:
+            yield file.states("unread", f"what this installs: {url[:200]}", line, scope)
         return
     basename = unquote(parts.path.rpartition("/")[2])
     try:
@@ -88,6 +106,15 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
         yield _source(file, f"https://{parts.hostname}/{owner}", basename.removesuffix(".zip"), line, scope, name)
     else:
         yield file.states("unread", f"an address that is not a wheel or sdist: {url[:200]}", line, scope)
+
+
+def _is_own(file: SourceFile, text: str) -> bool:
+    """Whether a path is the repository, or what its build makes; also any path of a file that tries the code."""
+    path = text.removeprefix("file:").partition("#")[0].partition("[")[0]
+    if file.format in _TRYING and ("/" in text or text.startswith((".", "$"))):
+        return True
+    places = {posixpath.normpath(path), posixpath.normpath(posixpath.join(file.folder, path))}
+    return "." in places or path.startswith(("dist/", "./dist/"))
 
 
 def _source(file: SourceFile, place: str, commit: str, line: int, scope: Scope | None, name: str) -> Statement:
