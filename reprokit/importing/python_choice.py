@@ -18,6 +18,7 @@ from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, key_or_zero
 from reprokit.errors import UsageError
 from reprokit.importing.build_minima import minima, unmet
+from reprokit.importing.decide import project_folder
 from reprokit.importing.decision import Choice, Overruled, PythonBase
 from reprokit.importing.model import Statement
 from reprokit.importing.requirement_facts import exact as exact_version
@@ -39,7 +40,8 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     Debian's come first: its archive needs no registry. Raises UsageError if the metadata allows none.
     """
     stated = [s for s in statements if s.subject == "python" and s.scope == "run"]
-    bounds = [s for s in stated if s.format in _BOUNDS]
+    folder = project_folder(statements)  # others' metadata is not for this project
+    bounds = [s for s in stated if s.format in _BOUNDS and s.origin.file.rpartition("/")[0] == folder]
     wishes = sorted((s for s in stated if s.format in _WISHES), key=lambda s: _WISHES.index(s.format))
     tested = [s for s in statements if s.subject == "tested" and _MINOR.fullmatch(s.value)]
     pinned = [s for s in statements if s.subject == "package" and s.scope == "run" and s.format in _PINNING]
@@ -51,11 +53,11 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
             found = sorted(allowed, key=lambda base: _rank(base, wishes, tested, exact, facts, day))
             explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in found]
             return _that_build(explained, minima(statements), facts)
-    first = bounds[0]
+    stated_bounds = list(dict.fromkeys(repr(s.value) for s in bounds))
     pythons = ", ".join(sorted({base.python for base in _available(facts)}, key=lambda v: int(v.split(".")[1])))
     raise UsageError(
-        f"no distribution has a Python that fits {first.value!r}",
-        str(first.origin),
+        f"no distribution has a Python that fits {' and '.join(stated_bounds)}",
+        ", ".join(dict.fromkeys(str(s.origin) for s in bounds)),
         f"Debian and Ubuntu have {pythons}; a commit with a wider range may fit, see --commit",
     )
 

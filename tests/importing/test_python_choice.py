@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from reprokit.errors import UsageError
+
+OURS = """[project]
+name = "tool"
+requires-python = "{}"
+dependencies = ["numpy"]
+"""
+
 
 @pytest.mark.parametrize(
     ("requires", "base"),
@@ -33,3 +41,16 @@ def test_the_python_has_wheels_of_exact_versions(decided, requires, base):
     """On a day on which debian:12 was stable."""
     found = decided({"requirements.txt": requires, "train.py": "import torch, numpy\n"}, "2024-03-01")
     assert f"{found.base.distro} {found.base.python}" == base
+
+
+def test_the_metadata_of_a_part_bounds_nothing(decided):
+    part = {"plugins/other/pyproject.toml": '[project]\nname = "other"\nrequires-python = ">=3.13"\n'}
+    found = decided({"pyproject.toml": OURS.format(">=3.8,<3.12"), "tool/__init__.py": "", **part})
+    assert f"{found.base.distro} {found.base.python}" == "debian:11 3.9"
+
+
+def test_bounds_that_no_python_meets_together_are_all_named(decided):
+    files = {"pyproject.toml": OURS.format(">=3.12"), "setup.cfg": "[options]\npython_requires = <3.10\n"}
+    with pytest.raises(UsageError, match=r"fits '>=3\.12' and '<3\.10'") as caught:
+        decided(files)
+    assert caught.value.where == "pyproject.toml:3, setup.cfg:2"
