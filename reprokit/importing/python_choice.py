@@ -27,6 +27,7 @@ from reprokit.recipe.pin_names import PACKAGES
 
 # Metadata excludes Pythons; the others say which one the authors used, the most telling first.
 _BOUNDS = ("pyproject", "setup.cfg", "setup.py")
+_PATCH = re.compile(r"(==\s*3\.[0-9]+)\.[0-9]+(?:\.\*)?(?![0-9.])")
 _MINOR = re.compile(r"3\.[0-9]{1,2}")
 # Files whose exact versions of compiled packages have wheels for some Pythons only.
 _PINNING = (*_BOUNDS, "pipfile", "environment", "requirements", "dockerfile")
@@ -48,7 +49,8 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     exact = list(dict.fromkeys(one for s in pinned if (one := _exact(s.value, facts))))[:_MOST_EXACT]
     for family in ("debian:", "ubuntu:"):
         known = [base for base in _available(facts) if base.distro.startswith(family)]
-        allowed = [base for base in known if all(_meets(base.python, s.value) for s in bounds)]
+        patched = {base: facts.distros.distros[base.distro].python for base in known}
+        allowed = [base for base in known if all(_meets(patched[base], s.value) for s in bounds)]
         if allowed:
             found = sorted(allowed, key=lambda base: _rank(base, wishes, tested, exact, facts, day))
             explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in found]
@@ -88,12 +90,19 @@ def _available(facts: Facts) -> list[PythonBase]:
 
 
 def _meets(python: str, specifier: str) -> bool:
+    """Whether a Python is within a specifier. One without a patch stands for an early and a late one."""
     try:
         required = SpecifierSet(specifier)
     except InvalidSpecifier:
         return True
-    # `>=3.9.1` is met by a later patch release of 3.9.
-    return any(required.contains(f"{python}.{patch}") for patch in (2, 20))
+    return any(
+        required.contains(one) for one in ([python] if python.count(".") > 1 else [f"{python}.2", f"{python}.20"])
+    )
+
+
+def _grants(python: str, wish: str) -> bool:
+    """Whether a Python is the one that a file names: of `==3.9.7` the 3.9 counts."""
+    return _meets(python, _PATCH.sub(r"\1.*", wish))
 
 
 def _exact(text: str, facts: Facts) -> tuple[str, str] | None:
@@ -154,7 +163,7 @@ def _rank(
     # The stable release of the day, then older ones, then the first of the later ones.
     late = released > day
     return (
-        [not _meets(base.python, s.value) for s in wishes],
+        [not _grants(base.python, s.value) for s in wishes],
         away,
         sum(_steps(base.python, *one, facts) for one in exact),
         late,
@@ -170,8 +179,8 @@ def _explained(
     facts: Facts,
     day: date,
 ) -> Choice:
-    met = [s for s in (*bounds, *wishes) if _meets(base.python, s.value)]
-    first = {s.value: s for s in reversed(wishes) if not _meets(base.python, s.value)}
+    met = [*bounds, *(s for s in wishes if _grants(base.python, s.value))]
+    first = {s.value: s for s in reversed(wishes) if not _grants(base.python, s.value)}
     lost = [Overruled(f"Python {s.value}", s.origin, _why_not(s, base, facts)) for s in reversed(first.values())]
     if tested and base.python not in {s.value for s in tested}:
         newest = max(tested, key=lambda s: int(s.value.split(".")[1]))
@@ -193,7 +202,7 @@ def _explained(
 
 def _why_not(statement: Statement, base: PythonBase, facts: Facts) -> str:
     have = {other.python: other.distro for other in reversed(_available(facts))}
-    number = statement.value.lstrip("=~").removesuffix(".*")
+    number = _PATCH.sub(r"\1", statement.value).lstrip("=~").removesuffix(".*")
     if number in have:
         return f"only {have[number]} has it"
     return f"no distribution here has it; {base.python} is the nearest"

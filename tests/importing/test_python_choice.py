@@ -54,3 +54,25 @@ def test_bounds_that_no_python_meets_together_are_all_named(decided):
     with pytest.raises(UsageError, match=r"fits '>=3\.12' and '<3\.10'") as caught:
         decided(files)
     assert caught.value.where == "pyproject.toml:3, setup.cfg:2"
+
+
+@pytest.mark.parametrize("python", ["python=3.9", "python=3.9.7", "python==3.9.7", "python=3.9.7=h12debd9_1"])
+def test_of_an_exact_python_the_minor_counts(decided, python):
+    """On a day on which debian:12 was stable."""
+    found = decided({"environment.yml": f"dependencies: [{python}, numpy]\n"}, "2024-03-01")
+    assert f"{found.base.distro} {found.base.python}" == "debian:11 3.9" and not found.base_choice.lost
+
+
+def test_the_reason_of_an_exact_python_that_lost_is_true(decided):
+    files = {"pyproject.toml": OURS.format(">=3.9"), "environment.yml": "dependencies: [python=3.8.5]\n"}
+    [lost] = decided(files).base_choice.lost
+    assert (lost.value, lost.why) == ("Python ==3.8.5.*", "only ubuntu:20.04 has it")
+
+
+@pytest.mark.parametrize(
+    ("bound", "base"),
+    [(">=3.9.2", "debian:11 3.9"), (">=3.9.5", "debian:12 3.11"), (">=3.8.5,<3.9", "ubuntu:20.04 3.8")],
+)
+def test_metadata_bounds_the_patch_that_the_distribution_has(decided, bound, base):
+    found = decided({"pyproject.toml": OURS.format(bound)})
+    assert f"{found.base.distro} {found.base.python}" == base
