@@ -46,7 +46,7 @@ def read(statements: Iterable[Statement], base: PythonBase) -> tuple[dict[str, l
             continue
         if requirement.url:  # it could name a file of this host
             questions.append(Question(f"{requirement.name} is installed from {requirement.url}", statement.origin))
-        elif _holds(requirement, environment):
+        elif is_for(requirement, environment):
             found.setdefault(canonicalize_name(requirement.name), []).append(Stated(requirement, statement))
     return found, questions
 
@@ -62,7 +62,8 @@ def marker_environment(base: PythonBase) -> dict[str, str]:
     }
 
 
-def _holds(requirement: Requirement, environment: Mapping[str, str]) -> bool:
+def is_for(requirement: Requirement, environment: Mapping[str, str]) -> bool:
+    """Whether a requirement's marker holds; one that compares what cannot be compared does."""
     try:
         return requirement.marker is None or requirement.marker.evaluate(dict(environment))
     except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):

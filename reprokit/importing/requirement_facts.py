@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta, timezone
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import InvalidVersion, Version
 
 from reprokit.importing.decision import Decision
-from reprokit.importing.merge import marker_environment
-from reprokit.importing.model import SourceFile, Statement
-from reprokit.importing.readers import setup_py
+from reprokit.importing.merge import is_for, marker_environment
+from reprokit.importing.model import SourceFile
+from reprokit.importing.reading import ReaderProcess
+from reprokit.importing.requirement_lines import valid_requirement
 
 # After every upload.
 ANY_TIME = "9999-01-01T00:00:00Z"
 
 
-def setup_requires(text: str) -> list[str]:
-    """What a setup.py asks setuptools to fetch while it runs, which no image can."""
-    return [s.value for s in _stated(text) if s.subject == "package" and s.scope == "build"]
+class SetupPy(NamedTuple):
+    """What the setup.py of an sdist says of its build."""
+
+    requires: tuple[str, ...]  # what it asks setuptools to fetch while it runs, which no image can
+    libraries: list[str]  # the headers, programs and libraries that it looks for before it compiles
 
 
-def libraries(text: str) -> list[str]:
-    """The headers, programs and libraries that a setup.py looks for before it compiles."""
-    return [s.value for s in _stated(text) if s.subject == "library"]
-
-
-def _stated(text: str) -> list[Statement]:
-    try:
-        return list(setup_py.read(SourceFile("setup.py", text, "setup.py")))
-    except ValueError:  # not Python 3
-        return []
+def setup_py(text: str, reader: ReaderProcess) -> SetupPy:
+    """What a stranger's setup.py says; nothing if it cannot be read within the limits of a repository's file."""
+    if not text:
+        return SetupPy((), [])
+    stated = reader.statements(SourceFile("setup.py", text, "setup.py"))
+    requires = (s.value for s in stated if s.subject == "package" and s.scope == "build")
+    return SetupPy(tuple(requires), [s.value for s in stated if s.subject == "library"])
 
 
 def bare(requirement: Requirement) -> Requirement:
@@ -66,8 +67,9 @@ def is_version(text: str) -> bool:
 
 
 def holds(text: str, decision: Decision) -> bool:
-    requirement = Requirement(text)
-    return requirement.marker is None or requirement.marker.evaluate(marker_environment(decision.base))
+    """Whether a requirement is one, and is for this Python."""
+    requirement = valid_requirement(text)
+    return requirement is not None and is_for(requirement, marker_environment(decision.base))
 
 
 def just_after(uploaded: str) -> str:

@@ -13,14 +13,14 @@ from packaging.version import Version
 from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question
+from reprokit.importing.reading import ReaderProcess
 from reprokit.importing.requirement_facts import (
     bare,
     exact,
     holds,
     is_version,
-    libraries,
     names_prerelease,
-    setup_requires,
+    setup_py,
 )
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.recipe.packages import Sdist
@@ -38,8 +38,17 @@ _METADATA = ("pyproject.toml", "setup.py", "setup.cfg")
 class DayResolution:
     """The requirements of a decision as far as they are resolved. Sdists are read, and only taken if needed."""
 
-    def __init__(self, decision: Decision, platform: Platform, mirrors: Mirrors, notify: Notify, time: str) -> None:
+    def __init__(
+        self,
+        decision: Decision,
+        platform: Platform,
+        mirrors: Mirrors,
+        notify: Notify,
+        time: str,
+        reader: ReaderProcess,
+    ) -> None:
         self.decision, self.platform, self.mirrors, self.notify, self.time = decision, platform, mirrors, notify, time
+        self.reader = reader
         self.indexes = decision.indexes
         self.listing = Listing(mirrors)
         every = {key: Requirement(choice.value) for key, choice in decision.requirements.items()}
@@ -145,9 +154,9 @@ class DayResolution:
             self.question(project, f"{project} {version} is built from an sdist, without its extras {names}")
         needed = tuple(text for text in requires or () if holds(text, self.decision))
         self.sdists[project] = Sdist(package=f"{project}=={version}", requires=list(needed))
-        code = self.listing.setup_py(file)
-        self.libraries[project] = libraries(code)
-        for text in (*self.listing.build_requires(file), *setup_requires(code), *_BUILD):
+        build_script = setup_py(self.listing.setup_py(file), self.reader)
+        self.libraries[project] = build_script.libraries
+        for text in (*self.listing.build_requires(file), *build_script.requires, *_BUILD):
             if (build := valid_requirement(text)) and not build.url and holds(text, self.decision):
                 self.requirements.setdefault(canonicalize_name(build.name), bare(build))
         return True

@@ -171,7 +171,8 @@ class Module:
 
     def complete(self, node: ast.expr, depth: int = 0) -> bool:
         """Whether `texts` gives everything that the expression can have."""
-        if depth > _DEPTH:
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
             return False
         if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
             return all(self.complete(e.value if isinstance(e, ast.Starred) else e, depth + 1) for e in node.elts)

@@ -16,6 +16,7 @@ from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question, Versions
 from reprokit.importing.optional_versions import add_optional, ahead, present
+from reprokit.importing.reading import ReaderProcess
 from reprokit.importing.requirement_facts import (
     ANY_TIME,
     bare,
@@ -40,8 +41,8 @@ def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, notify
 
     Raises SourceError where no set of versions fits, or the index does not answer.
     """
-    search = _VersionSearch(decision, platform, mirrors, notify, time)
-    return search.run()
+    with ReaderProcess() as reader:
+        return _VersionSearch(decision, platform, mirrors, notify, time, reader).run()
 
 
 def named(error: uv.Unsatisfied) -> list[str]:

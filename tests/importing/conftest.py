@@ -30,7 +30,8 @@ def reader() -> Iterator[ReaderProcess]:
 def one_reader(reader: ReaderProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """One process for all tests of a module: its start is most of the time that they take."""
     reader.seconds = 0.0
-    monkeypatch.setattr("reprokit.importing.collect.ReaderProcess", lambda: nullcontext(reader))
+    for module in ("collect", "versions"):
+        monkeypatch.setattr(f"reprokit.importing.{module}.ReaderProcess", lambda: nullcontext(reader))
 
 
 @pytest.fixture

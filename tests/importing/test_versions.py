@@ -110,6 +110,30 @@ def test_what_builds_an_sdist_is_resolved_with_it(index: Index, resolved):
     assert "runner" not in resolved(index, "old").pins
 
 
+@pytest.mark.parametrize(
+    ("requires", "needed"),
+    [
+        ("inner\n[:foo bar]\nother\n", ["inner"]),
+        ("inner\n[:sys_platform ~= 'linux']\nattrs\n", ["inner", "attrs; sys_platform ~= 'linux'"]),
+    ],
+)
+def test_markers_of_an_sdist_that_cannot_be_evaluated_end_nothing(index: Index, resolved, requires, needed):
+    index.wheel("inner", "1.0", "2021-01-01")
+    index.wheel("attrs", "1.0", "2021-01-01")
+    index.sdist("source", "0.5", "2021-01-01", requires)
+    [found] = resolved(index, "source").sdists
+    assert found.requires == needed
+
+
+def test_a_setup_py_that_takes_too_long_is_not_read_to_its_end(index: Index, resolved):
+    levels = "".join(f"a{n + 1} = [{', '.join([f'a{n}'] * 20)}]\n" for n in range(30))
+    index.wheel("runner", "2.0", "2021-01-01")
+    code = f"a0 = []\n{levels}setup(setup_requires=['runner'], packages=a30)\n"
+    index.sdist("source", "0.5", "2021-01-01", "", {"setup.py": code})
+    found = resolved(index, "source")
+    assert [s.package for s in found.sdists] == ["source==0.5"] and found.pins["runner"] == "2.0"
+
+
 def test_where_newer_wheels_do_not_fit_an_older_sdist_is_taken(index: Index, resolved):
     index.wheel("common", "1.0", "2021-01-01")
     index.wheel("common", "2.0", "2021-01-02")
