@@ -66,6 +66,7 @@ def test_what_no_version_resolves_still_has_a_remedy(check: Check) -> None:
         ("dgl=0.9.1", "dgl:no such api", "unknown", None),
         ("transformers=4.30.0", "transformers:modeling_bert", "error", None),
         ("transformers=2.5.1", "transformers:modeling_bert", None, None),
+        ("transformers=main", "transformers:modeling_bert", None, None),
         ("cutlass=2.6", "cutlass:Faith matmul kernels", "error", "cutlass=2.9"),
         ("cutlass=2.9.0", "cutlass:Faith matmul kernels", None, None),
         ("cutlass=2.10", "cutlass:Faith matmul kernels", "unknown", None),

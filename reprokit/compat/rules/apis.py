@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from reprokit.compat.facts import Facts
 from reprokit.compat.rule import Problem, Verdict, combined, error, rule, unknown
 from reprokit.compat.schema import Api
-from reprokit.compat.version import begins, key
+from reprokit.compat.version import begins, key, parts
 from reprokit.compat.view import View
 
 
@@ -22,7 +22,7 @@ def needs_api(view: View) -> Iterator[Problem]:
         if api is None:
             yield Problem(subjects, unknown(f"no fact covers the API {text} of {name}"))
             continue
-        versions = pin.versions or ((pin.text,) if name == "transformers" else ())
+        versions = pin.versions or ((pin.text,) if name == "transformers" and parts(pin.text) else ())
         yield Problem(subjects, combined((f"{name} {v}", _judge(api, name, text, v)) for v in versions))
 
 
