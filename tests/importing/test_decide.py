@@ -295,15 +295,3 @@ def test_the_address_of_a_known_project_becomes_its_release(decided):
         "clip is installed from git+https://forge.test/c",
         "scikit-build is installed from git+https://forge.test/a/b.git; a release of the index is taken",
     ]
-
-
-def test_the_folders_of_conda_in_pip_freeze_become_releases_with_one_question(decided):
-    lines = "numpy @ file:///tmp/build/1/work\nscipy @ file:///croot/scipy/work\nmy-own @ file:///home/me/my-own\n"
-    found = decided({"requirements.txt": lines, "run.py": "import numpy\n"})
-    assert {"numpy", "scipy"} <= set(found.requirements) and "my-own" not in found.requirements
-    texts = [(q.text, str(q.origin)) for q in found.questions]
-    assert (
-        "numpy, scipy: installed from folders that are not here; releases of the index are taken",
-        "requirements.txt:1",
-    ) in texts
-    assert ("my-own is installed from file:///home/me/my-own", "requirements.txt:3") in texts

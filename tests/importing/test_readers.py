@@ -78,27 +78,6 @@ def test_a_dockerfile_installs_in_many_forms(stated):
     assert pythons == {("==3.10.*", 21), ("==3.9.*", 19)} and not [s for s in found if s.subject == "unread"]
 
 
-@pytest.mark.parametrize(
-    ("setting", "expected"),
-    [
-        ('ARCHES="6.0 7.0+PTX" MODE=fast', ["ARCHES=6.0 7.0+PTX", "MODE=fast"]),
-        ("FLAGS='-a -b'", ["FLAGS=-a -b"]),
-        ("A=b\\ c", ["A=b c"]),
-        ("FLAGS -a -b", ["FLAGS=-a -b"]),
-        ('FLAGS "-a -b"', ["FLAGS=-a -b"]),
-        ('A="b', ["A=b"]),
-    ],
-)
-def test_a_quoted_value_of_a_dockerfile_is_whole(stated, setting, expected):
-    found = stated({"Dockerfile": f"FROM debian\nENV {setting}\n"})
-    assert [s.value for s in found if s.subject == "env"] == expected
-
-
-def test_a_quoted_argument_of_a_dockerfile_names_several_packages(stated):
-    found = stated({"Dockerfile": 'FROM debian\nARG PKGS="numpy==1.21.0 scipy==1.7.0"\nRUN pip install ${PKGS}\n'})
-    assert [s.value for s in found if s.subject == "package"] == ["numpy==1.21.0", "scipy==1.7.0"]
-
-
 def test_a_dockerfile_installs_files_that_it_copied(stated):
     dockerfile = "FROM debian\nRUN pip install -r /tmp/deps.txt -c /tmp/gone.txt && conda env create -f /x/gpu.yml\n"
     files = {"docker/deps.txt": "attrs\n", "a/docker/deps.txt": "click\n", "conda/gpu.yml": "dependencies: [idna]\n"}
@@ -315,42 +294,3 @@ def test_a_key_that_picks_requirements_is_none_itself(stated):
     code += "setup(name='t', install_requires=[deps['numpy'], deps['Pillow'], needs.of['install']])\n"
     code += "extras = {k: v for k, v in needs.of.items() if k != 'install'}\n"
     assert [s.value for s in stated({"setup.py": code}) if s.subject == "package"] == ["numpy>=1.2", "Pillow"]
-
-
-@pytest.mark.parametrize(
-    ("line", "subject", "value"),
-    [
-        ("numpy @ file:///tmp/build/80754af9/x/work", "package", "numpy @ file:///tmp/build/80754af9/x/work"),
-        ("own @ git+file:///srv/own", "package", "own @ git+file:///srv/own"),
-        ("./libs/mylib", "unread", "what this installs: ./libs/mylib"),
-        ("-e ./vendored", "unread", "what this installs: ./vendored"),
-        ("hg+https://i.example/a", "unread", "what this installs: hg+https://i.example/a"),
-        ("git+http://github.com/a/b", "source", "https://github.com/a/b"),
-        ("pandas>=1.*", "package", "pandas>=1"),
-        ("pandas>=1.2.*,<2.*", "package", "pandas>=1.2,<2"),
-        ("foo=1.*", "unread", "not a requirement: foo=1.*"),
-        ("-r nothere.txt", "unread", "nothere.txt, which is no file of the repository"),
-    ],
-)
-def test_no_line_of_a_requirements_file_vanishes(stated, line, subject, value):
-    found = [s for s in stated({"requirements.txt": f"attrs\n{line}\n"}) if s.origin.line == 2]
-    assert (subject, value) in [(s.subject, s.value) for s in found]
-
-
-@pytest.mark.parametrize("line", [".", "-e .", ".[test]", "-e .[test]", "-e file:.#egg=tool", "--no-build-isolation"])
-def test_the_repository_itself_is_no_requirement(stated, line):
-    assert [s.value for s in stated({"requirements.txt": f"attrs\n{line}\n"})] == ["attrs"]
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("env/environment.yml", "dependencies:\n  - pip:\n    - -r ../deps/base.txt\n"),
-        ("requirements/all.txt", "-r ../deps/base.txt\n"),
-        ("docker/Dockerfile", "FROM debian\nRUN pip install -r deps/base.txt\n"),
-        ("sub/setup.py", "setup(install_requires=read('../deps/base.txt'))\n"),
-    ],
-)
-def test_a_file_that_another_one_names_is_read(stated, path, text):
-    found = stated({path: text, "deps/base.txt": "einops==0.3.0\n", "sub/deps/base.txt": "nothing\n"})
-    assert [(s.value, s.origin.file) for s in found if s.subject == "package"] == [("einops==0.3.0", "deps/base.txt")]

@@ -190,10 +190,10 @@ def _packages(pylock: dict[str, Any], yanked: set[str], indexes: Sequence[str]) 
 def _file(entry: dict[str, Any], indexes: Sequence[str]) -> IndexFile:
     name = entry.get("name") or unquote(urlsplit(entry["url"]).path.rpartition("/")[2])
     sha256 = entry.get("hashes", {}).get("sha256", "")
-    return IndexFile(name, _with_credentials(entry["url"], indexes), sha256, entry.get("size"))
+    return IndexFile(name, with_credentials(entry["url"], indexes), sha256, entry.get("size"))
 
 
-def _with_credentials(url: str, indexes: Iterable[str]) -> str:
+def with_credentials(url: str, indexes: Iterable[str]) -> str:
     """`url` with the credentials of the index on the same server, which uv omits."""
     parts = urlsplit(url)
     server = (parts.scheme, parts.hostname, parts.port)

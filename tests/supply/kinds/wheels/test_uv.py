@@ -10,11 +10,11 @@ from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.uv import (
     Unreachable,
     Unsatisfied,
-    _with_credentials,
     environment,
     explain,
     places,
     python_platform,
+    with_credentials,
 )
 
 HERE = Platform("3.8", "2.31")
@@ -155,4 +155,4 @@ def test_what_uv_names_is_kept_for_repairs():
     ],
 )
 def test_a_password_stays_on_the_server_of_its_index(url: str, expected: str):
-    assert _with_credentials(url, ["https://me:pass@own.test/simple"]) == expected
+    assert with_credentials(url, ["https://me:pass@own.test/simple"]) == expected
