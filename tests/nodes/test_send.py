@@ -274,7 +274,7 @@ def test_unknown_and_ambiguous_words(nodes, user, small, tmp_path):
         ((small,), "no node is named"),
         (("me@x",), "no image is named"),
         ((small, "featgraph"), "'featgraph' is both the image reprokit/featgraph:cpu and a node"),
-        (("taco:cpu", "me@x"), "the engine has no image of this name (reprokit/taco:cpu)"),
+        (("faith:as-published", "me@x"), "the engine has no image of this name (reprokit/faith:as-published)"),
         ((small, "me@x", "-J", "-oX"), "'-oX' is not an address of a node"),
     ]:
         done = user.send(*words)
