@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 SHORTEST = 3
-_QUANTIFIERS = "?*{+"
+_QUANTIFIER = re.compile(r"[?*+]|\{\d+(?:,\d*)?\}")
 _FLAGS = re.compile(r"^\?(?::|P<\w+>)")
+_OTHER_FLAGS = re.compile(r"\(\?[a-zA-Z-]+[:)]")
+_ESCAPE = re.compile(r"\\(?:x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[pP]\{\^?\w+\}|[pP]\w|[0-7]{1,3}|.)", re.DOTALL)
 
 
 class FixedText(NamedTuple):
@@ -21,11 +23,19 @@ class FixedText(NamedTuple):
 def literals(pattern: str) -> list[FixedText]:
     """The longest fixed text of each alternative of an RE2 pattern. Raises ValueError where one is too short.
 
-    Texts inside groups count where an alternative has none outside, and one of its groups has one in each branch.
+    Texts inside groups count where an alternative has none outside, and one of its groups has one in each branch. Flags
+    other than a leading `(?i)` raise ValueError, too, and with it other letters than ASCII's, and `\\Q`.
     """
-    fold = pattern.startswith("(?i)")
+    fold, pattern = pattern.startswith("(?i)"), pattern.removeprefix("(?i)")
+    if fold and not pattern.isascii():
+        raise ValueError("(?i) is for letters of ASCII only")
+    at = 0
+    while at < len(pattern):
+        if _OTHER_FLAGS.match(pattern, at) or pattern.startswith("\\Q", at):
+            raise ValueError(f"flags other than a leading (?i), or \\Q, at {pattern[at:]!r}")
+        at += _step(pattern, at)
     found = []
-    for alternative in _alternatives(pattern.removeprefix("(?i)")):
+    for alternative in _alternatives(pattern):
         texts = _texts(alternative)
         if not texts:
             raise ValueError(f"no fixed text of {SHORTEST} characters in {alternative!r}")
@@ -79,35 +89,36 @@ def _runs(pattern: str) -> list[str]:
     runs, run, depth, at = [], "", 0, 0
     while at < len(pattern):
         step = _step(pattern, at)
-        piece, after = pattern[at : at + step], pattern[at + step : at + step + 1]
+        piece, quantifier = pattern[at : at + step], _QUANTIFIER.match(pattern, at + step)
         depth += (piece == "(") - (piece == ")")
         fixed = _fixed(piece) if depth == 0 else ""
-        optional = after != "" and after in _QUANTIFIERS
-        if fixed and not optional:
+        if fixed and not quantifier:
             run += fixed
         else:
             runs.append(run)
             run = ""
-        at += step
-        if after == "{":
-            at = pattern.index("}", at) + 1
+        at = quantifier.end() if quantifier and quantifier[0][0] == "{" else at + step
     return [*runs, run]
 
 
 def _step(pattern: str, at: int) -> int:
     """The length of the escape, the character class or the character at `at`."""
-    if pattern[at] == "\\":
-        return 2
+    if escape := _ESCAPE.match(pattern, at):
+        return len(escape[0])
     if pattern[at] != "[":
         return 1
-    end = at + 2 if pattern[at + 1 : at + 2] != "^" else at + 3
+    end = at + 2 if pattern[at + 1 : at + 2] == "^" else at + 1
+    end += pattern[end : end + 1] == "]"
     while end < len(pattern) and pattern[end] != "]":
-        end += _step(pattern, end) if pattern[end] == "\\" else 1
+        if pattern.startswith("[:", end):
+            end = pattern.index(":]", end) + 2
+        else:
+            end += _step(pattern, end) if pattern[end] == "\\" else 1
     return end + 1 - at
 
 
 def _fixed(piece: str) -> str:
     """The character that a piece stands for; empty where it stands for several or for none."""
     if piece.startswith("\\"):
-        return piece[1:] if not piece[1:].isalnum() else ""
+        return piece[1:] if len(piece) == 2 and not piece[1:].isalnum() else ""
     return piece if len(piece) == 1 and piece not in "()|.^$?*+{}" else ""

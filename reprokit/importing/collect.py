@@ -37,7 +37,7 @@ class _Plan(NamedTuple):
 def collect(tree: Tree) -> list[Statement]:
     """The statements of all files, in the order of their paths. Raises UsageError for a tree beyond the limits."""
     found: list[Statement] = [
-        Statement("unread", f"{why}, which is not followed", Origin(path, 1), "tree")
+        Statement("unread", f"{why}, which is not read", Origin(path, 1), "tree")
         for path, why in sorted(tree.contents.passed_over.items())
         if any(reader.reads(path, 0) for reader in READERS.values())
     ]

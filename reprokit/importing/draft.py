@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
+import yaml as pyyaml
 from packaging.requirements import Requirement
 from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
@@ -282,7 +284,11 @@ def _note(place: CommentedMap, key: str, choice: Choice | None) -> None:
 
 
 def _line(text: str) -> str:
-    return escaped(" ".join(text.split()))[:_LONGEST] or "unknown"
+    line = escaped(" ".join(text.split()))[:_LONGEST] or "unknown"
+    # ruamel writes YAML 1.2. A recipe is read as YAML 1.1, where `Yes` and `12:30` are no text.
+    with suppress(pyyaml.YAMLError):
+        return line if isinstance(pyyaml.safe_load(line), str) else Quoted(line)
+    return line
 
 
 def _is_address(text: str) -> bool:

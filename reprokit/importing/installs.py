@@ -15,22 +15,14 @@ _PIP_LINES = {
     **{"-f": "--find-links", "--find-links": "--find-links", "-i": "--index-url", "--index-url": "--index-url"},
     "--extra-index-url": "--extra-index-url",
 }
+# pip's options that are followed by a value.
 _PIP_IGNORED = {
-    *("-t", "--target", "-d", "--root", "--prefix", "--src", "--upgrade-strategy", "--platform", "--python-version"),
-    *("--implementation", "--abi", "--no-binary", "--only-binary", "--progress-bar", "--global-option", "--proxy"),
-    *(
-        "--install-option",
-        "--cache-dir",
-        "--log",
-        "--timeout",
-        "--retries",
-        "--trusted-host",
-        "--cert",
-        "-p",
-        "--python",
-    ),
-    *("--config-settings", "-C", "--default-timeout"),
-}
+    "-t", "--target", "-d", "--root", "--prefix", "--src", "--upgrade-strategy", "--platform", "--python-version",
+    "--implementation", "--abi", "--no-binary", "--only-binary", "--progress-bar", "--global-option", "--proxy",
+    "--install-option", "--cache-dir", "--log", "--timeout", "--default-timeout", "--retries", "--trusted-host",
+    "--cert", "--client-cert", "-p", "--python", "--config-settings", "-C", "--root-user-action", "--report",
+    "--keyring-provider", "--exists-action", "--use-feature", "--use-deprecated",
+}  # fmt: skip
 _CONDA_IGNORED = {"-n", "--name", "-p", "--prefix", "--solver"}
 _APT_IGNORED = {"-t", "--target-release", "-o", "--option", "-c"}
 _WRAPPERS = {"sudo", "env", "exec", "time", "command", "travis_retry", "-E", "-H", "yes", "%env"}

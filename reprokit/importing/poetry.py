@@ -70,7 +70,7 @@ def _dependency(
             text = f"{name}{extras}{specifier(str(fields.get('version', '*')))}"
             conditions = [str(fields["markers"])] if fields.get("markers") else []
             if isinstance(python := fields.get("python"), str):
-                conditions += [f"python_version {s}" for s in _marker_parts(specifier(python))]
+                conditions += [f"python_full_version {s}" for s in _marker_parts(specifier(python))]
             text += f"; {' and '.join(f'({c})' for c in conditions)}" if conditions else ""
             optional = bool(fields.get("optional"))
             yield file.states("package", text, line, "other" if optional else scope, extra)

@@ -9,7 +9,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Protocol
 
+from pydantic import TypeAdapter, ValidationError
+
 from reprokit.errors import SourceError, UsageError
+from reprokit.recipe.fields import GitUrl
 from reprokit.redact import redact
 from reprokit.supply.kinds.git.command import GitFailed, git, run_git
 from reprokit.supply.kinds.git.store import borrowing_repository
@@ -20,6 +23,7 @@ from reprokit.untrusted.limits import Limit
 ENTRIES = Limit("SOURCE_ENTRIES", 200_000)
 # Environments and caches beside the code, which are not the repository's.
 _SKIPPED = {".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", ".eggs", "node_modules", "__pycache__"}
+_GIT_URL: TypeAdapter[str] = TypeAdapter(GitUrl)
 _GIT_TIMEOUT_S = 8.0
 _HEAD_BYTES = 4096
 _CONFIG_BYTES = 1 << 20
@@ -62,7 +66,10 @@ class FolderTree:
             raise UsageError(f"cannot read the folder: {error.strerror}", str(root)) from None
         for path, kind, size in self._folder.entries(".", _SKIPPED.__contains__, ENTRIES):
             name = path.removeprefix("./")
-            if kind == "file":
+            readable = name.encode("utf-8", "replace").decode()
+            if readable != name:
+                self.contents.passed_over[readable] = "a name that is not UTF-8"
+            elif kind == "file":
                 self.contents.sizes[name] = size
             else:
                 self.contents.passed_over[name] = "a link" if kind == "link" else "not a regular file"
@@ -101,8 +108,11 @@ class FolderTree:
         owner = address.removeprefix("ssh://").removeprefix("git@")
         if owner != address:
             address = f"https://{owner.replace(':', '/', 1)}"
-        # CI services and helpers write a password into it.
-        return redact(address).removesuffix(".git") if address.startswith("https://") else ""
+        try:
+            # CI services and helpers write a password into it.
+            return _GIT_URL.validate_python(redact(address)) if address.startswith("https://") else ""
+        except ValidationError:
+            return ""
 
     def _date(self) -> datetime | None:
         """The commit's date, read by a repository of our own that borrows the objects."""

@@ -22,6 +22,14 @@ from reprokit.explain.literals import FixedText, literals
         (r"x{3}long enough", ["long enough"]),
         (r"[^]|]abcd", ["abcd"]),
         (r"ab+cd\.efg", ["cd.efg"]),
+        (r"x[[:digit:]]code: y", ["code: y"]),
+        (r"[]abc]wxyz", ["wxyz"]),
+        (r"[^]]wxyz", ["wxyz"]),
+        (r"\x41bcd|\x{e9}fgh", ["bcd", "fgh"]),
+        (r"ab\pNcde|ab\p{Greek}cdef", ["cde", "cdef"]),
+        (r"ab\101cde", ["cde"]),
+        ("foo{", ["foo"]),
+        ("fooo{2}", ["foo"]),
         (r"^(?:\S+ )?(?:[\w.]*Error: |FATAL:? )(?P<what>.+)", ["Error: ", "FATAL"]),
     ],
 )
@@ -36,6 +44,12 @@ def test_case_may_be_folded():
 @pytest.mark.parametrize("pattern", ["", "a.", r"\d+", "(?:er|failure)", "(?:error|failure)?", "long enough|ab"])
 def test_a_pattern_without_fixed_text_is_refused(pattern: str):
     with pytest.raises(ValueError, match="no fixed text"):
+        literals(pattern)
+
+
+@pytest.mark.parametrize("pattern", ["(?is)some code", "ab(?i)cdef", "(?i:abc)def|ghi", r"\Qa.b(c\E", "(?i)größe"])
+def test_a_pattern_of_which_the_text_is_unknown_is_refused(pattern: str):
+    with pytest.raises(ValueError, match=r"\(\?i\)"):
         literals(pattern)
 
 

@@ -34,6 +34,12 @@ def test_torch_is_installed_by_its_block(cuda, version, block, pin):
     assert "torch" not in blocks or [*blocks].index("torch") < [*blocks].index("wheels")
 
 
+@pytest.mark.parametrize("title", ["Yes", "on", "12:30", "2020-01-01", "1.5", "~", "A title: of *two* parts", "tool"])
+def test_a_title_is_the_text_that_was_read(title):
+    text = draft(replace(DECISION, title=Choice(title)), Versions({}), "", "", bundled())
+    assert load_text(text, "tool.yaml", "tool").paper.title == title
+
+
 @pytest.mark.parametrize(("compiled", "pins"), [("c", {"cmake": "3.22.1"}), ("cmake", {})])
 def test_a_project_that_cmake_builds_has_make(compiled, pins):
     project = replace(DECISION, project="tool", compiled=(Choice(compiled),), pins={"gcc": Choice("12")})

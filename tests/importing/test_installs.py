@@ -6,3 +6,14 @@ from __future__ import annotations
 def test_only_an_export_sets_a_variable_of_the_environment(stated):
     readme = "```\n@article{x,\n  year={2020}\n}\n```\n```\nrate=1e-3\nexport MODE=fast\n```\n"
     assert [s.value for s in stated({"README.md": readme}) if s.subject == "env"] == ["MODE=fast"]
+
+
+def test_the_value_of_an_option_of_pip_is_no_package(stated):
+    command = "pip install --root-user-action ignore --use-feature fast-deps --exists-action w --report o einops==0.3"
+    found = stated({"Dockerfile": f"FROM debian\nRUN {command}\n"})
+    assert [s.value for s in found if s.subject == "package"] == ["einops==0.3"]
+
+
+def test_a_python_of_poetry_may_have_a_patch_release(decided):
+    poetry = '[tool.poetry.dependencies]\npython = "~3.9"\nidna = {version = "3.3", python = ">=3.9.1"}\n'
+    assert "idna" in decided({"pyproject.toml": poetry}).requirements

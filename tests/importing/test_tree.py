@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.importing.collect import collect
 from reprokit.importing.tree import CommitTree, FolderTree
 from reprokit.supply.kinds.git.store import folder_of
 from tests.support.stores import fetch
@@ -40,9 +41,20 @@ def test_the_address_of_a_clone_is_its_origin(repositories):
         ("https://forge.test/team/tool", "https://forge.test/team/tool"),
         ("https://ci-token:hunter2@forge.test/team/tool.git", "https://forge.test/team/tool"),
         ("/srv/tool", ""),
+        ("https://dev.azure.test/org/My%20Project/_git/repo", ""),
     ):
         repositories.git("team/tool", "config", "remote.origin.url", written)
         assert FolderTree(repositories.root / "team/tool.git").address == read
+
+
+def test_names_that_are_not_utf_8_are_passed_over_and_the_rest_is_read(tmp_path: Path):
+    for number in range(4):
+        (tmp_path / os.fsdecode(b"caf\xe9%d.py" % number)).write_text("import numpy\n")
+    (tmp_path / "a.py").write_text("import scipy\n")
+    tree = FolderTree(tmp_path)
+    assert list(tree.contents.sizes) == ["a.py"]
+    found = [(statement.subject, statement.value) for statement in collect(tree)]
+    assert found.count(("unread", "a name that is not UTF-8, which is not read")) == 4 and ("import", "scipy") in found
 
 
 def test_a_folder_without_git_has_no_commit(tmp_path: Path):

@@ -116,7 +116,11 @@ def test_links_and_pipes_are_passed_over(tmp_path: Path):
     )
     found = collect(FolderTree(root))
     assert "secret-package" not in str(found)
-    assert {s.origin.file for s in found if s.subject == "unread"} == {"requirements.txt", "pyproject.toml"}
+    unread = {(s.origin.file, s.value.rpartition(", ")[2]) for s in found if s.subject == "unread"}
+    assert unread == {
+        *{("requirements.txt", "which is not read"), ("pyproject.toml", "which is not read")},
+        ("requirements/base.txt", "which is no file of the repository"),
+    }
     (root / "requirements.txt").unlink()
     (root / "requirements.txt").write_text("secret-package==1\n")  # the control
     assert "secret-package" in str(collect(FolderTree(root)))
