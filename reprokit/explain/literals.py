@@ -29,7 +29,7 @@ def literals(pattern: str) -> list[FixedText]:
     fold, pattern = pattern.startswith("(?i)"), pattern.removeprefix("(?i)")
     if fold and not pattern.isascii():
         raise ValueError("(?i) is for letters of ASCII only")
-    at = 0
+    at = 0 if _OTHER_FLAGS.search(pattern) or "\\Q" in pattern else len(pattern)
     while at < len(pattern):
         if _OTHER_FLAGS.match(pattern, at) or pattern.startswith("\\Q", at):
             raise ValueError(f"flags other than a leading (?i), or \\Q, at {pattern[at:]!r}")
@@ -103,7 +103,7 @@ def _runs(pattern: str) -> list[str]:
 
 def _step(pattern: str, at: int) -> int:
     """The length of the escape, the character class or the character at `at`."""
-    if escape := _ESCAPE.match(pattern, at):
+    if pattern[at] == "\\" and (escape := _ESCAPE.match(pattern, at)):
         return len(escape[0])
     if pattern[at] != "[":
         return 1
