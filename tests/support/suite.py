@@ -26,10 +26,9 @@ NEEDS = {
     "debian": ["network"],
     "compile_cpp": ["compiler"],
     "nodes": ["engine"],
-    "ray_cluster_nodes": ["long"],
 }
 # Fixtures that start something that exists once a run: their tests stay in one worker.
-GROUPS = {"nodes": "cluster", "ray_cluster_nodes": "ray"}
+GROUPS = {"nodes": "cluster"}
 LONG_TIMEOUT_S = 1500
 
 _skips = Counter[str]()

@@ -23,6 +23,10 @@ from tests.support.ray_nodes import RayNodes
 from tests.support.sweeps import RECIPE, by_process, jobs
 from tests.support.waiting import wait_for
 
+# Beside others Ray starts its processes slowly. Not among the long tests: one of them measures for minutes, and those of
+# Ray that measure would wait for it.
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(1500)]
+
 
 @pytest.fixture
 def ray(ray_cluster_nodes: RayNodes) -> Iterator[Any]:
@@ -119,7 +123,6 @@ def test_without_a_cluster_or_ray_the_remedy_is_named(monkeypatch):
         pass
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://[::1]:1", "127.0.0.1:99999"])
 def test_no_cluster_is_named(monkeypatch, address):
     pytest.importorskip("ray")
