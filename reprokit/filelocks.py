@@ -13,9 +13,9 @@ from reprokit import paths
 
 @contextmanager
 def file_lock(file: Path, waiting: str, notify: Callable[[str], object], how: int = fcntl.LOCK_EX) -> Iterator[None]:
-    """Hold the lock `file`, in a private folder; `waiting` is reported while another process holds it.
+    """Hold the lock `file`, in a private folder. `waiting` is reported if another process has it.
 
-    `how` is LOCK_EX, or LOCK_SH beside others that share it.
+    `how` is LOCK_EX to hold it alone, LOCK_SH to share it with others that do.
     """
     with (paths.private(file.parent) / file.name).open("ab") as opened:
         acquire(opened, how, waiting, notify)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 # Shorter values, such as 1 or true, may be part of any number.
 SHORTEST_SECRET = 6
 _LONGEST_LINE = 1 << 20
-# A password may have an apostrophe (RFC 3986, userinfo).
+# RFC 3986 allows an apostrophe in a password.
 _USERINFO = re.compile(r"(?<=://)[^/?#\s\"]+@")
 
 

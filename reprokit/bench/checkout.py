@@ -89,7 +89,7 @@ def _check_place(root: Path, own: Path, common: Path) -> None:
 
 
 def _head(own: Path, common: Path) -> str:
-    """The commit, "" on a branch without one. Raises ValueError for what is no reference."""
+    """The commit; "" on a branch that has none yet. Raises ValueError where HEAD holds neither commit nor branch."""
     head = _text(own / "HEAD")
     if _COMMIT.fullmatch(head):
         return head

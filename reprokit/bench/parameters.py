@@ -1,4 +1,4 @@
-"""The variables that a user sets for a benchmark: `--param NAME=VALUE`, and the parameters of a sweep."""
+"""Variables that a user sets for a benchmark, by `--param NAME=VALUE` or in a sweep."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ def _name(found: dict[str, Any]) -> str:
 
 @contextlib.contextmanager
 def _content(engine: Engine, container: str, path: str) -> Iterator[tuple[int, Iterator[bytes]] | None]:
-    """The size and content of a file, None where there is none."""
+    """The size and the content of a regular file; None if the path is none."""
     with engine.archive(container, path, LINKED_FILE) as blocks:
         stream = Stream(blocks or ())
         member = next(members(stream, f"{container}:{path}"), None) if blocks else None

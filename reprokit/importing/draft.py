@@ -285,7 +285,7 @@ def _note(place: CommentedMap, key: str, choice: Choice | None) -> None:
 
 def _line(text: str) -> str:
     line = escaped(" ".join(text.split()))[:_LONGEST] or "unknown"
-    # ruamel writes YAML 1.2. A recipe is read as YAML 1.1, where `Yes` and `12:30` are no text.
+    # ruamel writes YAML 1.2, but recipes are read as YAML 1.1. There `Yes` is a boolean and `12:30` a number.
     with suppress(pyyaml.YAMLError):
         return line if isinstance(pyyaml.safe_load(line), str) else Quoted(line)
     return line

@@ -109,7 +109,7 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
 
 
 def _is_own(file: SourceFile, text: str) -> bool:
-    """Whether a path is the repository, or what its build makes; also any path of a file that tries the code."""
+    """Whether a path needs no question: the repository itself, what its build makes, or one that only a trial names."""
     path = text.removeprefix("file:").partition("#")[0].partition("[")[0]
     if file.format in _TRYING and ("/" in text or text.startswith((".", "$"))):
         return True

@@ -99,7 +99,7 @@ def _is_torn(line: bytes) -> bool:
 
 
 def _end_last_line(file: IO[bytes]) -> None:
-    """Remove an incomplete last line, or end it where only its line end is missing."""
+    """Make the last line whole: end it if only its line end is missing, otherwise remove it."""
     file.seek(0)
     text = file.read()
     last = text[text.rfind(b"\n") + 1 :]
