@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
@@ -19,6 +19,11 @@ class CommitHook(BuildHookInterface):
         command = ["git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
         commit = subprocess.run(command, cwd=self.root, capture_output=True, text=True, check=False).stdout
         if commit:
-            file = Path(mkdtemp()) / "COMMIT"
+            self._scratch = TemporaryDirectory()
+            file = Path(self._scratch.name, "COMMIT")
             file.write_text(commit)
             build_data["force_include"][str(file)] = "reprokit/COMMIT"
+
+    def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
+        if scratch := getattr(self, "_scratch", None):
+            scratch.cleanup()

@@ -33,7 +33,7 @@ def new(
     from reprokit.commands._repair import repair as repaired
     from reprokit.errors import UsageError
     from reprokit.host.disk import write_new
-    from reprokit.recipe.find import recipe_files
+    from reprokit.recipe.find import recipe_files, refuse_twin
     from reprokit.recipe.start import starting_recipe
 
     text = starting_recipe(name)
@@ -44,6 +44,7 @@ def new(
     if other := recipe_files().get(name):
         hint = "choose another name; to change that one, copy it and its lock to recipes/"
         raise UsageError(f"a recipe named {name} exists already", str(other), hint)
+    refuse_twin(name, path)
     found = None
     if source:
         found = imported(name, source, commit, as_of)

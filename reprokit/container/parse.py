@@ -92,7 +92,7 @@ def environment_file(path: Path, caller: Mapping[str, str]) -> dict[str, str]:
             try:
                 found |= environment([line.lstrip()], caller)
             except UsageError:
-                raise UsageError("this line is not NAME=VALUE", f"{path}:{number}") from None
+                raise UsageError("this line is not NAME=VALUE in UTF-8", f"{path}:{number}") from None
     return found
 
 

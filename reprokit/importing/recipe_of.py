@@ -97,7 +97,7 @@ def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts
         pins: dict[str, str] = {}
         questions = [Question(f"{error.message}: `reprokit new` with it resolves the versions that are not exact")]
         for project, choice in decision.requirements.items():
-            exact = choice.value.partition("==")[2]
+            exact = choice.value.partition("==")[2].removeprefix("=")
             if exact and "," not in exact and "*" not in exact:
                 pins[canonicalize_name(project)] = exact
             else:

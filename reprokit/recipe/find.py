@@ -103,12 +103,17 @@ def recipe_file(name: str) -> Path:
             f"unknown recipe {name!r}{nearest(name, files)}",
             hint=f"recipes are {known}; `reprokit new` writes a new one",
         )
-    twin = next((n for n in files if "_" in name and n != name and n.replace("-", "_") == name.replace("-", "_")), None)
-    if twin:
-        raise UsageError(
-            f"the recipes {name!r} and {twin!r} share one workspace folder", str(files[name]), "rename one of them"
-        )
+    if "_" in name:
+        refuse_twin(name, files[name])
     return files[name]
+
+
+def refuse_twin(name: str, path: Path) -> None:
+    """Raises UsageError if `name` is a recipe's name but for `_` in place of `-`: folders in workspaces/ have `_`."""
+    twin = next((n for n in recipe_files() if n != name and n.replace("-", "_") == name.replace("-", "_")), None)
+    if twin:
+        problem = f"the recipes {name!r} and {twin!r} share one workspace folder"
+        raise UsageError(problem, str(path), "rename one of them")
 
 
 def targets(text: str) -> list[Target]:

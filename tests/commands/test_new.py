@@ -54,6 +54,14 @@ def test_a_name_of_another_folder_is_not_hidden(call, tmp_path, monkeypatch):
     assert not (tmp_path / "recipes").exists()
 
 
+@pytest.mark.parametrize(("first", "second"), [("my-paper", "my_paper"), ("my_paper", "my-paper")])
+def test_a_name_that_shares_anothers_workspace_folder_writes_nothing(call, tmp_path, first, second):
+    call("new", first)
+    error = call("new", second).exception
+    assert isinstance(error, UsageError) and "share one workspace folder" in error.message
+    assert [file.name for file in (tmp_path / "recipes").iterdir()] == [f"{first}.yaml"]
+
+
 @pytest.mark.parametrize("name", ["My", "a b", "../x", "", "a--b", "x" * 61, "a/b", "-x", "x:y"])
 def test_a_name_that_is_none_writes_nothing(call, tmp_path, name):
     result = call("new", "--", name)
@@ -90,6 +98,14 @@ def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, r
     assert call("check", "tool").exit_code == 0
     dockerfile = call("render", "tool").stdout
     assert "/opt/tool" in dockerfile and "python3 -m pip wheel" in dockerfile
+
+
+def test_an_arbitrary_equality_is_a_pin_without_a_network(call, tmp_path, no_network):
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository" / "requirements.txt").write_text("numpy===1.21.0\n")
+    result = call("new", "tool", "--from", "repository")
+    assert result.exit_code == 0, result.exception
+    assert "numpy==1.21.0" in (tmp_path / "recipes" / "tool.yaml").read_text()
 
 
 @pytest.mark.slow
