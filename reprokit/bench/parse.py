@@ -122,15 +122,17 @@ def _require_correct(cases: Any, line: str) -> None:
 
 
 def _from_object_on(line: str) -> str:
-    """The line, "" if it is no JSON; a record may stand behind a progress bar that did not end its line."""
+    """The line, "" if it is no JSON; what counts may stand behind a progress bar that did not end its line."""
     if line.lstrip().startswith("{"):
         return line
-    rest = line[line.find("{") :] if '"metric"' in line and '"samples"' in line else ""
+    rest = line[line.find("{") :] if _has_key(line) else ""
     try:
         found = parsed(rest)
     except ValueError:
         return ""
-    return rest if isinstance(found, dict) and {"metric", "samples"} <= found.keys() else ""
+    found = found if isinstance(found, dict) else {}
+    counts = isinstance(found.get("correctness"), list) or isinstance(found.get("environment"), dict)
+    return rest if counts or {"metric", "samples"} <= found.keys() else ""
 
 
 def _has_key(line: str) -> bool:

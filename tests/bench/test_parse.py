@@ -134,8 +134,15 @@ def test_values_that_no_record_can_have_become_text():
 
 def test_a_record_behind_a_progress_bar_counts_and_other_text_with_braces_does_not():
     text = f"{line()}\n 50%|##  | 1/2 [00:01<00:01]{line()}\nset {{x}}: {line()[:-8]}\nconfig: {{'metric': 1}}\n"
-    (found,) = parse(RECORDS, text + 'config: {"metric": "accuracy"}\n').measurements
+    more = 'config: {"metric": "accuracy"}\nconfig: {"correctness": "high", "environment": "here"}\n'
+    (found,) = parse(RECORDS, text + more).measurements
     assert len(found.samples) == 2 * len(parse(RECORDS, line()).measurements[0].samples)
+
+
+def test_a_verdict_and_an_environment_behind_a_progress_bar_count():
+    assert parse(RECORDS, f'100%|##|{{"environment": {{"threads": 3}}}}\n{line()}').environment == {"threads": 3}
+    with pytest.raises(WorkFailed, match="results are wrong"):
+        parse(RECORDS, f'100%|##|{{"correctness": [{{"ok": false}}]}}\n{line()}')
 
 
 @pytest.mark.parametrize(("reported", "threads"), [(8, 8), (True, 4), (-1, 4), (10**9, 4), ("8", 4)])
