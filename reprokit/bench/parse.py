@@ -11,6 +11,8 @@ from typing import Any
 
 from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Parse
+from reprokit.results.likeness import without_clocks
+from reprokit.results.tables import some_of
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT, SAMPLES
 from reprokit.untrusted.patterns import compiled
@@ -39,10 +41,14 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Parsed:
-    """The measurements of one run, and the environment that the program reports (format `records` only)."""
+    """The measurements of one run, and the environment that the program reports (format `records` only).
+
+    `apart` names what it reports in more than one way, as several programs of one command may.
+    """
 
     measurements: tuple[Measurement, ...]
     environment: Mapping[str, Any] = field(default_factory=dict)
+    apart: tuple[str, ...] = ()
 
 
 def parse(spec: Parse, text: str) -> Parsed:
@@ -53,7 +59,8 @@ def parse(spec: Parse, text: str) -> Parsed:
     """
     lines = (match[0] for match in _LINE.finditer(_ESCAPES.sub("", text)))
     environment: dict[str, Any] = {}
-    found = _from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment)
+    apart: dict[str, None] = {}
+    found = _from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment, apart)
     count, merged = _merged(found)
     if not count:
         raise WorkFailed("the benchmark ran and printed no measurements", hint=_LOOK)
@@ -64,7 +71,13 @@ def parse(spec: Parse, text: str) -> Parsed:
         )
     # Each record has a copy.
     DOCUMENT.check(len(merged) * len(json.dumps(environment)), "bytes of a benchmark's environment in its records")
-    return Parsed(merged, environment)
+    return Parsed(merged, environment, tuple(apart))
+
+
+def different(names: Iterable[str]) -> list[str]:
+    """The reason to doubt samples that were measured in different environments; empty without names."""
+    found = list(names)
+    return [f"different environments were reported: {some_of(found)}"] if found else []
 
 
 def threads_of(environment: Mapping[str, Any], otherwise: int) -> int:
@@ -88,7 +101,7 @@ def _from_lines(spec: Parse, lines: Iterable[str]) -> Iterator[Measurement]:
                 yield Measurement(value.metric, value.unit, (_number(match["value"], line),), {**context, **own})
 
 
-def _from_records(lines: Iterable[str], environment: dict[str, Any]) -> Iterator[Measurement]:
+def _from_records(lines: Iterable[str], environment: dict[str, Any], apart: dict[str, None]) -> Iterator[Measurement]:
     size = 0
     for number, line in enumerate(filter(_has_key, map(_from_object_on, lines))):
         SAMPLES.check(number, "lines with results")
@@ -103,11 +116,19 @@ def _from_records(lines: Iterable[str], environment: dict[str, Any]) -> Iterator
             size += len(line)
             if size > _MOST_ENVIRONMENT:
                 raise _bad(line, f"is one of more than {_MOST_ENVIRONMENT >> 20} MiB about the environment")
-            environment.update(data["environment"])
+            apart |= dict.fromkeys(_contradicted(environment, data["environment"]))
+            environment |= data["environment"]
         if "correctness" in data:
             _require_correct(data["correctness"], line)
         if "metric" in data:
             yield _measurement(data, line)
+
+
+def _contradicted(environment: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """What was reported in another way before. Clock rates do not count."""
+    known = {name: environment[name] for name in new if name in environment}
+    before, now = (without_clocks(each)[0] for each in (known, new))
+    return [name for name in before if before[name] != now.get(name)]
 
 
 def _require_correct(cases: Any, line: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
 
-from reprokit.bench.parse import parse, threads_of
+from reprokit.bench.parse import different, parse, threads_of
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.model import Parse
 from reprokit.results import lines
@@ -62,6 +62,7 @@ def read(file: Path, recipe: str) -> list[Record]:
             clocks=clocks,
             environment=environment,
             limited_by=limit,
+            warnings=tuple(different(parsed.apart)),
         )
         for each, limit in zip(parsed.measurements, limits(parsed.measurements), strict=True)
     ]

@@ -15,7 +15,7 @@ from reprokit import __version__
 from reprokit.bench.condition import doubts, probe_state, samples_of, watched
 from reprokit.bench.hardware import Execute, Hardware
 from reprokit.bench.inputs import locked_sums, prepare
-from reprokit.bench.parse import Measurement, Parsed, parse, threads_of
+from reprokit.bench.parse import Measurement, Parsed, different, parse, threads_of
 from reprokit.container.execute import Completed
 from reprokit.errors import Absent, UsageError, WorkFailed
 from reprokit.explain.last import keep
@@ -26,7 +26,6 @@ from reprokit.recipe.spelling import nearest
 from reprokit.results.likeness import has_params, without_clocks
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
-from reprokit.results.tables import some_of
 from reprokit.untrusted.limits import SAMPLES
 
 _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
@@ -144,6 +143,7 @@ class Bench:
             runs.append(found.measurements)
             environment, clocks = without_clocks(found.environment)
             first = environment if first is None else first
+            changed |= dict.fromkeys(found.apart)
             changed |= dict.fromkeys(name for name in first | environment if first.get(name) != environment.get(name))
             count += sum(len(each.samples) for each in found.measurements)
             SAMPLES.check(count, "samples of all runs", where)
@@ -151,9 +151,8 @@ class Bench:
         seconds = round(time.monotonic() - began, 3)
         after = probe_state(self.execute)
         merged = together(runs)
-        apart = [f"the runs report different environments: {some_of(list(changed))}"] if changed else []
         seen_here = doubts(self.hardware.threads, before, after, samples)
-        reasons = (*self.origin.warnings, *unlocked, *apart, *seen_here)
+        reasons = (*self.origin.warnings, *unlocked, *different(changed), *seen_here)
         origin = {name: value for name, value in vars(self.origin).items() if name != "warnings"}
         return [
             Record(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.bench import printed
 from reprokit.bench.hardware import Hardware
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, without_clocks
 from reprokit.errors import UsageError, WorkFailed
@@ -260,7 +261,17 @@ def test_runs_in_different_environments_are_in_doubt(bench):
     (same,) = bench.measure("m", benchmark(command % "cuda"), ".", rounds=Rounds(repeat=3))
     assert same.clocks["sm"] == 2 and not any("environments" in text for text in same.warnings)
     (other,) = bench.measure("m", benchmark(command % "cuda$((n == 4))"), ".", rounds=Rounds(repeat=3))
-    assert "the runs report different environments: device" in other.warnings
+    assert "different environments were reported: device" in other.warnings
+
+
+def test_two_programs_of_one_run_in_different_environments_are_in_doubt(bench, tmp_path):
+    line = '{"metric": "m", "unit": "s", "samples": [1]}'
+    lines = ['{"environment": {"torch": "2", "threads": 1}}', line, '{"environment": {"threads": 8, "os": "x"}}', line]
+    (tmp_path / "out").write_text("\n".join(lines))
+    (record,) = bench.measure("m", benchmark("cat out"), ".")
+    (outside,) = printed.read(tmp_path / "out", "gnn")
+    for doubts in (record.warnings, outside.warnings):
+        assert [text for text in doubts if "environments" in text] == ["different environments were reported: threads"]
 
 
 def test_a_doubt_about_the_checkout_is_in_the_records(bench):
