@@ -36,16 +36,19 @@ if command -v nvidia-smi >/dev/null; then
     echo "$rows" | sed 's/^/gpu=/'
     break
   done
+  timeout 30 nvidia-smi -L | sed -n 's/^GPU .*/slice=GPU/p; s/^ *MIG \\([^ ]*\\).*/slice=MIG \\1/p'
 fi
 exit 0
 """
+_UNKNOWN = "unknown GPU"
 
 
 @dataclass(frozen=True)
 class Hardware:
     """`threads` is the number of usable processors; `gpu` names all visible GPUs, `driver` is their driver.
 
-    `clocks` in MHz: the maxima and those set for applications.
+    Slices of a GPU are named as torch names them: `NVIDIA A100-SXM4-40GB MIG 1g.5gb`. `clocks` in MHz: the maxima and
+    those set for applications.
     """
 
     cpu: str
@@ -55,6 +58,12 @@ class Hardware:
     clocks: Mapping[str, int | str | list[int]] = field(default_factory=dict)
     has_gpu: bool = False
     machine: MachineFacts = field(default_factory=MachineFacts)
+
+    @property
+    def doubts(self) -> list[str]:
+        """The reason to doubt what was measured on a GPU that has no name here; else empty."""
+        why = "the GPU is unknown: no nvidia-smi in the container named it, so other GPUs' results look alike"
+        return [why] if self.gpu == _UNKNOWN else []
 
 
 def probe(execute: Execute) -> Hardware:
@@ -76,6 +85,14 @@ def read(text: str) -> Hardware:
     # A broken driver prints a sentence instead of a row.
     rows = [[cell.strip() for cell in row.split(",")] for row in values.get("gpu", [])]
     gpus = [(*row, "", "", "")[:5] for row in rows if len(row) in (2, 5)]
+    slices: list[list[str]] = []
+    for text in values.get("slice", []):
+        if text == "GPU":
+            slices.append([])
+        elif slices:
+            slices[-1].append(f" {text}")
+    slices = slices if len(slices) == len(gpus) else [[]] * len(gpus)
+    names = [cells[0] + part for cells, parts in zip(gpus, slices, strict=True) for part in parts or [""]]
     clocks: dict[str, int | str | list[int]] = {}
     for name, column in (("gpu_max_sm", 2), ("gpu_max_memory", 3), ("gpu_applications", 4)):
         known = [_whole(cells[column]) for cells in gpus if _whole(cells[column])]
@@ -88,7 +105,7 @@ def read(text: str) -> Hardware:
     return Hardware(
         cpu=one("cpu") or one("machine"),
         threads=_whole(one("threads")) or 1,
-        gpu=_counted([cells[0] for cells in gpus]),
+        gpu=_counted(names or [_UNKNOWN] * bool(values.get("device"))),
         driver=gpus[0][1] if gpus else "",
         clocks=clocks,
         has_gpu=bool(gpus or values.get("device")),

@@ -152,7 +152,7 @@ class Bench:
         after = probe_state(self.execute)
         merged = together(runs)
         seen_here = doubts(self.hardware.threads, before, after, samples)
-        reasons = (*self.origin.warnings, *unlocked, *different(changed), *seen_here)
+        reasons = (*self.origin.warnings, *self.hardware.doubts, *unlocked, *different(changed), *seen_here)
         origin = {name: value for name, value in vars(self.origin).items() if name != "warnings"}
         return [
             Record(

@@ -12,6 +12,8 @@ from reprokit.errors import UsageError
 from reprokit.recipe.claim import Claim
 
 _COUNTED = re.compile("(?:([0-9]{1,4})x )?(.*)", re.DOTALL)
+# A slice has a seventh of a GPU and more.
+_PART = re.compile(r"\bMIG \S+", re.IGNORECASE)
 
 
 def other_hardware(claim: Claim, identity: Mapping[str, Any], facts: Facts) -> str:
@@ -59,4 +61,5 @@ def _name(text: str, facts: Facts) -> str:
         gpu = parse_gpu(facts, text)
     except UsageError:
         return text.lower()
-    return gpu.name if gpu else "none"
+    part = _PART.search(text)
+    return (gpu.name if gpu else "none") + (f" {part[0].lower()}" if part else "")

@@ -19,7 +19,8 @@ def test_a_machine_without_a_gpu(here):
     found = probe(here)
     assert found.cpu
     assert found.threads == len(os.sched_getaffinity(0))
-    assert (found.gpu, found.driver, found.has_gpu) == ("", "", Path("/dev/nvidia0").exists())
+    device = Path("/dev/nvidia0").exists()
+    assert (found.gpu, found.driver, found.has_gpu) == ("unknown GPU" * device, "", device)
 
 
 def test_several_gpus_are_counted_and_keep_their_clocks(here, tmp_path):
@@ -62,8 +63,20 @@ def test_processors_without_a_model_name_are_named_by_their_machine():
     assert read(text) == Hardware(cpu="aarch64", threads=64, clocks={"cpu_max": 2600, "cpu_governor": "performance"})
 
 
-def test_devices_without_nvidia_smi_are_a_gpu():
-    assert read("threads=2\ncpu=x\ndevice=/dev/nvidia0\n").has_gpu
+def test_devices_without_nvidia_smi_are_a_gpu_in_doubt():
+    found = read("threads=2\ncpu=x\ndevice=/dev/nvidia0\n")
+    assert (found.has_gpu, found.gpu, len(found.doubts)) == (True, "unknown GPU", 1)
+    assert not read("threads=2\ncpu=x\ndevice=/dev/nvidia0\ngpu=Tesla T4, 470.57\n").doubts
+
+
+def test_slices_of_a_gpu_are_not_the_whole_one(here, tmp_path):
+    slices = """echo 'GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)'
+        echo '  MIG 3g.20gb     Device  0: (UUID: MIG-7089d0f3)'
+        echo '  MIG 3g.20gb     Device  1: (UUID: MIG-56c30729)'
+        echo 'GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-c9e2d8a1)'; exit"""
+    row = "NVIDIA A100-SXM4-40GB, 535.54, 1410, 1215, 1095"
+    fake_smi(tmp_path, row, row, before=f"case $* in -L) {slices};; esac")
+    assert probe(here).gpu == "2x NVIDIA A100-SXM4-40GB MIG 3g.20gb, NVIDIA A100-SXM4-40GB"
 
 
 def test_long_numbers_and_many_gpus_are_not_read():

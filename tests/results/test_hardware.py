@@ -23,7 +23,9 @@ def other(claim: dict, **identity: str) -> str:
         ("8x A100", "8x NVIDIA A100-SXM4-80GB", True), ("8x A100", "NVIDIA A100-SXM4-80GB", False),
         ("2x A100", "NVIDIA A100-SXM4-40GB, NVIDIA A100-SXM4-80GB", True), ("A100", "NVIDIA A10", False),
         ("A100", "NVIDIA A100-SXM4-40GB, Tesla T4", False), ("any", "Tesla T4", True), ("none", "Tesla T4", False),
-        ("H9000", "H9000", True), ("A100", "\n", False), ("9" * 5000 + "x A100", "NVIDIA A100-SXM4-40GB", False),
+        ("H9000", "H9000", True), ("A100", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", False),
+        ("A100 MIG 1g.5gb", "NVIDIA A100-SXM4-40GB MIG 1g.5gb", True), ("A100", "unknown GPU", False),
+        ("A100", "\n", False), ("9" * 5000 + "x A100", "NVIDIA A100-SXM4-40GB", False),
     ],
 )  # fmt: skip
 def test_all_gpus_are_of_the_claimed_kind_and_enough(claimed, measured, fits):
