@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit import __version__
 from reprokit.engine import LABEL
+from reprokit.errors import UsageError
 from reprokit.host.fit import ImageNeeds
 from reprokit.untrusted.documents import parsed
 
@@ -59,7 +60,7 @@ class ImageLabels:
 
         try:
             pins = parsed(value("pins"))
-        except ValueError:
+        except (ValueError, UsageError):
             pins = {}
         needs = ImageNeeds(
             {str(name): str(pin) for name, pin in pins.items()} if isinstance(pins, dict) else {},
