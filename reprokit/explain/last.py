@@ -94,7 +94,7 @@ def shown(causes: Sequence[Cause]) -> tuple[str, ...]:
     cause = causes[0]
     return (
         f"cause: {cause.cause[:_SHOWN]}",
-        f"remedy: {' '.join(cause.remedy.split())[:_SHOWN]}",
+        f"remedy: {'; '.join(cause.remedy.splitlines())[:_SHOWN]}",
         f"`reprokit explain --last` shows line {cause.line} of the log, its neighbours and other possible causes",
     )
 

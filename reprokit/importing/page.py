@@ -67,7 +67,8 @@ def _still(rounds: Sequence[Round]) -> str:
     lines = []
     for failure in rounds[-1].failures:
         lines.append(f"{failure.step}: {failure.message}")
-        lines += [f"cause: {cause.cause}; remedy: {cause.remedy}" for cause in failure.causes[:1]]
+        for cause in failure.causes[:1]:
+            lines.append(f"cause: {cause.cause}; remedy: {'; '.join(cause.remedy.splitlines())}")
     return _list([*lines, *(f"not changed: {text}" for text in rounds[-1].refused)])
 
 

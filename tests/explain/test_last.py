@@ -31,6 +31,11 @@ def test_cause_and_remedy_in_three_lines():
     assert not any("\n" in line for line in (cause, remedy, more))
 
 
+def test_the_steps_of_a_remedy_stay_apart_on_one_line():
+    _, remedy, _ = keep("Bind for 0.0.0.0:80 failed: port is already allocated")
+    assert remedy == "remedy: docker ps --filter publish=PORT; publish another port, or stop what holds it"
+
+
 def test_what_is_known_for_certain_comes_before_what_the_output_says():
     killed = "reprokit: out of memory during the build: the kernel killed cc1plus (PID 7 of the host); MAX_JOBS=3 fits"
     cause, remedy, _ = keep("c++: fatal error: Killed signal terminated program cc1plus", [killed])
