@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,7 +33,8 @@ def require_source(mount: BindMount) -> None:
         ) from None
     if not exists:
         raise UsageError(
-            f"nothing to mount at {mount.target}: there is no {mount.source}", hint=f"mkdir -p {mount.source}"
+            f"nothing to mount at {mount.target}: there is no {mount.source}",
+            hint=f"mkdir -p {shlex.quote(mount.source)}",
         )
     if source.resolve() != source:
         raise UsageError(

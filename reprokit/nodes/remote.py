@@ -80,7 +80,7 @@ class Remote(Machine):
         if real.returncode:
             raise UsageError(
                 f"nothing to mount at {mount.target}: {self.name} has no {mount.source}",
-                hint=f"make it on the node: mkdir -p {mount.source}",
+                hint=f"make it on the node: mkdir -p {shlex.quote(mount.source)}",
             )
         if (path := real.stdout.rstrip("\n")) != mount.source.rstrip("/"):
             raise UsageError(

@@ -32,8 +32,8 @@ def test_only_inside_a_container_there_is_an_own_id():
 def test_a_source_that_is_missing(tmp_path):
     require_source(BindMount(str(tmp_path), "/x"))
     with pytest.raises(UsageError) as error:
-        require_source(BindMount(str(tmp_path / "no"), "/x"))
-    assert error.value.hint == f"mkdir -p {tmp_path / 'no'}"
+        require_source(BindMount(str(tmp_path / "no folder"), "/x"))
+    assert error.value.hint == f"mkdir -p '{tmp_path}/no folder'"
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(UsageError, match="behind a link") as error:
         require_source(BindMount(str(tmp_path / "link"), "/x"))
