@@ -134,8 +134,6 @@ def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset
 
     After a kill, an interrupt or the engine's end the finished layers of `expected` stay beside the target.
     """
-    if target.is_dir():
-        raise UsageError("the target is a folder", str(target), "name a file, such as x.rkit")
     partial = partial_of(target)
     with claim(target, notify) as file:
         kept = False
@@ -163,8 +161,14 @@ def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset
 
 
 def claim(target: Path, notify: Notify) -> IO[bytes]:
-    """The partial file of a target, for this process alone. Raises UsageError, EngineError as `unwritable`."""
+    """The partial file of a target, for this process alone. Raises UsageError, EngineError as `unwritable`.
+
+    A device or a pipe is refused: the rename would replace it.
+    """
     try:
+        if target.exists() and not target.is_file():
+            what = "a folder" if target.is_dir() else "no regular file"
+            raise UsageError(f"the target is {what}", str(target), "name a file, such as x.rkit")
         return claimed(partial_of(target), notify)
     except OSError as error:
         raise unwritable(error, "the file", target) from None
