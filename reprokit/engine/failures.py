@@ -82,7 +82,12 @@ def no_engine(error: Exception) -> EngineError:
             host,
             'sudo usermod -aG docker "$USER" and log in again, or use a rootless engine',
         )
-    hint = f"start it with `{start_command(host)}`; in a checkout `make demo` installs and starts one"
+    if "SSHHTTPAdapter" in cause:
+        cause = "ssh needs the Python package paramiko, which is not installed"
+    if host.startswith("unix://"):
+        hint = f"start it with `{start_command(host)}`; in a checkout `make demo` installs and starts one"
+    else:
+        hint = f"the address is from {address_source()}: correct it; for another machine, use --on NODE without it"
     return EngineError(f"no Docker Engine answers: {cause}", host, hint)
 
 

@@ -49,6 +49,17 @@ def test_no_engine(monkeypatch, tmp_path):
     assert "systemctl start docker" in error.value.hint
 
 
+@pytest.mark.parametrize(
+    ("host", "cause"), [("tcp://127.0.0.1:1", "Connection refused"), ("ssh://me@127.0.0.1", "needs .* paramiko")]
+)
+def test_an_address_of_another_machine(monkeypatch, host: str, cause: str):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    monkeypatch.delattr("docker.api.client.SSHHTTPAdapter", raising=False)
+    with pytest.raises(EngineError, match=cause) as error:
+        Engine.connect()
+    assert "from $DOCKER_HOST" in error.value.hint and "systemctl" not in error.value.hint
+
+
 def test_a_rootless_engine_is_started_by_its_user(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///run/user/4711/docker.sock")
     with pytest.raises(EngineError) as error:
