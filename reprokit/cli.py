@@ -72,6 +72,7 @@ def _root(
 
 def main() -> NoReturn:
     """Run the command line and exit with a code of `errors`, or 130 where interrupted."""
+    _open_closed_streams()
     # SIGTERM unwinds like Ctrl-C, so that builds, containers and partial files are cleaned up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     # For --debug: escape tracebacks, which may quote untrusted text.
@@ -87,6 +88,13 @@ def main() -> NoReturn:
         _report("interrupted")
     gc.freeze()  # the system gets the memory back anyway
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Replace closed standard streams, as `>&-` leaves them, by /dev/null: other files would get their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _run() -> int:

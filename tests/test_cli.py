@@ -34,6 +34,14 @@ def test_no_verb_prints_help_and_is_no_error():
         assert verb in done.stdout and line.split(",")[0][:30] in done.stdout
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_standard_stream_may_be_closed(closed: str):
+    command = ["sh", "-c", f'"$@" {closed}', "sh", *REPROKIT]
+    for verb, code in (("blocks", 0), ("biuld", 2)):
+        done = subprocess.run([*command, verb], capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, "bug" in done.stderr) == (code, False)
+
+
 def test_a_misspelt_verb_names_the_right_one():
     done = reprokit("biuld")
     assert done.returncode == 2
