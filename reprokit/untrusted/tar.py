@@ -7,6 +7,7 @@ only parses single header blocks.
 from __future__ import annotations
 
 import math
+import re
 import tarfile
 from collections.abc import Iterable, Iterator
 from typing import IO
@@ -16,7 +17,8 @@ from reprokit.untrusted.limits import ENTRIES, TAR_HEADER, Limit
 _BLOCK = 1 << 20
 _LONG = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
 _EXTENDED = (*_LONG, tarfile.XHDTYPE, tarfile.XGLTYPE)
-_USTAR, _STAR = b"ustar\0", b"tar\0"
+_USTAR, _STAR, _GNU = b"ustar\0", b"tar\0", b"ustar  \0"
+_OCTAL = re.compile(rb" *[0-7]*[ \0]*")
 _LENGTH = 20  # digits
 _LONGEST_PATH = 4096  # Linux's PATH_MAX
 
@@ -105,6 +107,10 @@ def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES)
             raise tarfile.ReadError(f"{member.name!r} is a sparse file")
         if records:
             _apply(records, member)
+        # Python takes an old header for a folder's by the name in it, engines by the extended one.
+        old = first[156:157] == tarfile.AREGTYPE and "path" in records
+        if old and member.isdir() != records["path"].endswith("/"):
+            raise tarfile.ReadError(f"{member.name!r} is a file or a folder, as readers understand it")
         extended, records, seen = 0, {}, set()
         end = stream.tell() + (_padded(member.size) if _has_body(member) else 0)
         yield member
@@ -126,6 +132,9 @@ def _header(block: bytes) -> tarfile.TarInfo:
         member.name = name.rstrip("/") if member.isdir() else name
     elif block[508:512] == _STAR:
         raise tarfile.ReadError(f"{member.name!r} has the header of another format, star")
+    # Engines take times that are no numbers for a prefix, as Go before 1.8 wrote it.
+    if block[257:265] == _GNU and not all(_OCTAL.fullmatch(block[at : at + 12]) for at in (345, 357)):
+        raise tarfile.ReadError(f"{member.name!r} has times that are no numbers")
     return member
 
 

@@ -66,6 +66,19 @@ def test_the_prefix_of_star_is_refused():
         list(members(io.BytesIO(header("a", last=b"tar\0", prefix=b"b") + END)))
 
 
+@pytest.mark.parametrize("prefix", [b"usr/bin", b"00000000001\x00x", b"1 2"])
+def test_a_prefix_in_place_of_the_times_of_gnu_is_refused(prefix):
+    with pytest.raises(tarfile.ReadError, match="no numbers"):
+        list(members(io.BytesIO(header("tool", magic=b"ustar  \0", prefix=prefix) + END)))
+
+
+@pytest.mark.parametrize(("name", "path"), [("x", "tool/"), ("x/", "tool")])
+def test_an_old_header_that_is_a_folder_by_one_of_its_names_only_is_refused(name, path):
+    tar = extended(X, pax("path", path)) + header(name, 512, tarfile.AREGTYPE) + padded(header("hidden"))
+    with pytest.raises(tarfile.ReadError, match="a file or a folder"):
+        list(members(io.BytesIO(tar + END)))
+
+
 @pytest.mark.parametrize(
     "tar",
     [
@@ -74,8 +87,9 @@ def test_the_prefix_of_star_is_refused():
         header("bin/tool", prefix=b"usr"),
         extended(G, TIME) + extended(G, TIME) + extended(X, PATH) + header("x"),
         extended(LONG, b"usr/bin/tool\0") + extended(X, TIME) + header("x"),
+        extended(X, PATH) + header("x", kind=tarfile.AREGTYPE),
     ],
-    ids=range(5),
+    ids=range(6),
 )
 def test_names_are_those_of_gnu_tar(tar):
     listed = subprocess.run(["tar", "-t"], input=tar + END, capture_output=True, check=True).stdout.decode().split()
