@@ -137,9 +137,9 @@ def ambiguous(config: bytes) -> str:
         return dict(pairs)
 
     value = json.loads(config, object_pairs_hook=once)
-    for each in (value, value.get("config") or {}):
-        folded = Counter(map(str.casefold, each))
-        twice += [key for key in each if folded[key.casefold()] > 1]
-    known = ImageConfig.model_fields
-    twice += [key for key in value if key not in known and key.casefold() in known]
+    settings, rootfs = value.get("config") or {}, value.get("rootfs") or {}
+    # With the keys that reprokit reads: in another case alone, only engines would read them.
+    for each, keys in ((value, ("config", "rootfs")), (settings, ("Labels",)), (rootfs, ("diff_ids",))):
+        folded, known = Counter(map(str.casefold, each)), {key.casefold(): key for key in keys}
+        twice += [key for key in each if folded[key.casefold()] > 1 or known.get(key.casefold(), key) != key]
     return twice[0] if twice else ""

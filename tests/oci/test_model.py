@@ -17,6 +17,8 @@ from reprokit.oci.model import ambiguous
         ('{"config": {}, "config": {}}', "config"),
         ('{"config": {"Env": [], "env": ["A=1"]}}', "Env"),
         ('{"config": {"Labels": {"a": "1", "a": "2"}}}', "a"),
+        ('{"config": {"labels": {"a": "1"}}}', "labels"),
+        ('{"rootfs": {"diff_ids": [], "Diff_IDs": ["sha256:1"]}}', "diff_ids"),
         ('{"rootf\\u017f": {}}', "rootf\u017f"),
     ],
 )
