@@ -62,7 +62,7 @@ def base_images(
             assert engine
             name = carried_name(base.digest or "")
             present = locked_base(engine, base, store, notify)
-            if engine.image(name) is None:
+            if (engine.image(name) or {}).get("Id") != present.image_id:  # anyone can give another image this name
                 engine.tag(present.image_id, *name.split(":"))
                 stack.callback(engine.remove_image, name)
             found.append(replace(engine_image(engine, name), labels={}))

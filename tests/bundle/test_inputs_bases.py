@@ -111,6 +111,23 @@ def test_without_an_engine_the_base_is_skipped_and_reported(engine: Engine, lock
 
 
 @pytest.mark.engine
+def test_a_strangers_image_of_the_name_is_not_exported(
+    engine: Engine, lock: Lock, store: Store, tmp_path: Path, images
+):
+    base = lock.variants["cpu"].base
+    name = carried_name(base.digest or "")
+    expected = locked_base(engine, base, store, print).image_id
+    engine.tag(expected, "reprokit-test-base", "1")
+    engine.tag(images.base("evil", {"evil": b"1"}), *name.split(":"))
+    try:
+        export_inputs(["x"], tmp_path / "x.rkit", store, engine)
+        with opened(tmp_path / "x.rkit") as bundle:
+            assert [image.id for image in bundle.images if image.name == name] == [expected]
+    finally:
+        engine.remove_image("reprokit-test-base:1")
+
+
+@pytest.mark.engine
 def test_images_of_other_names_are_not_loaded(engine: Engine, lock: Lock, store: Store, images, tmp_path: Path):
     """Only bases are loaded, whatever other images the bundle has."""
     other = images.base("beside", {"a": b"1"})
