@@ -26,8 +26,8 @@ class ClaimBaseline(RecipePart):
 
     @model_validator(mode="after")
     def _one_origin(self) -> ClaimBaseline:
-        if bool(self.unit) != (self.value is not None):
-            raise ValueError("`value` and `unit` of a baseline belong together")
+        if self.unit and self.value is None:
+            raise ValueError("the `unit` of a baseline is that of its `value`")
         if (self.value is not None) == bool(self.metric or self.params or self.variant):
             raise ValueError("a baseline has either `value`, or `metric`, `params` or `variant`")
         return self
@@ -67,8 +67,10 @@ def check_units(claims: Iterable[Claim], benchmark: str, units: Iterable[tuple[s
     """Raise ValueError for a claim in another unit than a benchmark's, which is given by metric."""
     for metric, unit in units:
         for claim in claims:
-            claimed = claim.baseline.unit if claim.baseline else claim.unit
             if claim.metric != metric or claim.benchmark not in ("", benchmark):
                 continue
-            if (claimed or not claim.baseline) and unit_factor(unit, claimed) is None:
+            if claim.baseline and claim.baseline.value is None:
+                continue
+            claimed = claim.baseline.unit if claim.baseline else claim.unit
+            if unit_factor(unit, claimed) is None:
                 raise ValueError(f"the claim about {metric} is in {claimed!r}, but {benchmark} measures it in {unit!r}")
