@@ -73,7 +73,8 @@ def reproduce(
             found = attempt(step, argv, lambda argv: _run(context, argv, as_json))
         if found.status != "done":
             notify(f"  {found.status}: {found.reason}")
-        journal.add(found, ran=not needless)
+        # What is fetched is locked: it changes no result.
+        journal.add(found, ran=not needless and step != "fetch")
     steps = [journal.steps[step] for step in NAMES]
     write([recipe], folder, steps=as_table(steps))
     journal.save()  # the report may be in the checkout of the workspace

@@ -69,6 +69,28 @@ def test_after_a_lock_that_is_new_the_later_steps_are_done_again(call, recipe, m
 
 
 @pytest.mark.usefixtures("home")
+def test_after_a_late_fetch_no_step_is_done_again(call, recipe, monkeypatch):
+    """The image was there: it is what its lock gives, with or without the files in the store."""
+    recipe("x", PLAIN)
+    ran, offline = [], [True]
+
+    def run(context, argv, quiet):
+        ran.append(argv[0])
+        if argv[0] == "fetch" and offline:
+            raise SourceError("no network")
+        return 0
+
+    monkeypatch.setattr("reprokit.commands.reproduce._run", run)
+    monkeypatch.setattr("reprokit.commands.reproduce._needless", lambda step, target: "it is locked" * (step == "lock"))
+    call("reproduce", "x:cpu")
+    assert ran == ["check", "fetch", "build", "smoke", "bench", "claims"]
+    ran.clear()
+    offline.clear()
+    call("reproduce", "x:cpu")
+    assert ran == ["fetch", "claims"]
+
+
+@pytest.mark.usefixtures("home")
 def test_a_folder_that_cannot_be_written_is_named_before_any_step(call, recipe, monkeypatch):
     recipe("x", PLAIN)
     monkeypatch.setattr(lines.os, "access", lambda *_: False)
