@@ -70,7 +70,7 @@ def _dependency(
             text = f"{name}{extras}{specifier(str(fields.get('version', '*')))}"
             conditions = [str(fields["markers"])] if fields.get("markers") else []
             if isinstance(python := fields.get("python"), str):
-                conditions += [f"python_full_version {s}" for s in _marker_parts(specifier(python))]
+                conditions += _python_markers(specifier(python))
             text += f"; {' and '.join(f'({c})' for c in conditions)}" if conditions else ""
             optional = bool(fields.get("optional"))
             yield file.states("package", text, line, "other" if optional else scope, extra)
@@ -88,9 +88,12 @@ def specifier(constraint: str) -> str:
     return "" if text in ("*", "<empty>") else text if text[:1] in "<>=!~" else f"=={text}"
 
 
-def _marker_parts(text: str) -> list[str]:
+def _python_markers(text: str) -> list[str]:
+    """The markers of a specifier of Python. As in poetry, `3.8` alone stands for all its patch releases."""
     parts = []
     for part in filter(None, text.split(",")):
         version = part.lstrip("<>=!~")
-        parts.append(f'{part[: len(part) - len(version)]} "{version}"')
+        operator = part[: len(part) - len(version)]
+        name = "python_version" if operator == "==" and version.count(".") < 2 else "python_full_version"
+        parts.append(f'{name} {operator} "{version}"')
     return parts

@@ -17,3 +17,5 @@ def test_the_value_of_an_option_of_pip_is_no_package(stated):
 def test_a_python_of_poetry_may_have_a_patch_release(decided):
     poetry = '[tool.poetry.dependencies]\npython = "~3.9"\nidna = {version = "3.3", python = ">=3.9.1"}\n'
     assert "idna" in decided({"pyproject.toml": poetry}).requirements
+    assert "idna" in decided({"pyproject.toml": poetry.replace(">=3.9.1", "3.9")}).requirements
+    assert "idna" not in decided({"pyproject.toml": poetry.replace(">=3.9.1", "3.8")}).requirements
