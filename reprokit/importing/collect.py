@@ -102,7 +102,7 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: Re
         chosen: dict[str, Statement] = {}
         for statement in left:
             path = _included_path(statement, known)
-            if statement.format == "dockerfile" and path not in known:  # a path in the image
+            if statement.format == "dockerfile" and path not in known and "://" not in path:  # a path in the image
                 path = copied.get(posixpath.basename(path), path)
             size = known.get(path)
             if size is None or size > READERS[_format(path)].MOST:
@@ -128,8 +128,13 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: Re
 
 
 def _included_path(statement: Statement, known: Container[str]) -> str:
-    """The file beside the one that names it, or in the root, where scripts mostly run; the likelier if none exists."""
+    """The file beside the one that names it, or in the root, where scripts mostly run; the likelier if none exists.
+
+    An address stays as it is.
+    """
     option, _, name = statement.value.partition(" ")
+    if "://" in name:
+        return name
     root = posixpath.normpath(name or option)
     beside = posixpath.normpath(posixpath.join(posixpath.dirname(statement.origin.file), root))
     places = (beside, root) if statement.format in _BESIDE else (root, beside)

@@ -18,6 +18,7 @@ import pytest
         ("pandas>=1.2.*,<2.*", "package", "pandas>=1.2,<2"),
         ("foo=1.*", "unread", "not a requirement: foo=1.*"),
         ("-r nothere.txt", "unread", "nothere.txt, which is no file of the repository"),
+        ("-r https://h.test/base.txt", "unread", "https://h.test/base.txt, which is no file of the repository"),
     ],
 )
 def test_no_line_of_a_requirements_file_vanishes(stated, line, subject, value):
@@ -42,6 +43,14 @@ def test_the_repository_itself_is_no_requirement(stated, line):
 def test_a_file_that_another_one_names_is_read(stated, path, text):
     found = stated({path: text, "deps/base.txt": "einops==0.3.0\n", "sub/deps/base.txt": "nothing\n"})
     assert [(s.value, s.origin.file) for s in found if s.subject == "package"] == [("einops==0.3.0", "deps/base.txt")]
+
+
+def test_a_dockerfile_that_installs_a_file_of_a_server_installs_none_of_that_name(stated):
+    dockerfile = "FROM debian\nRUN pip install -r https://h.test/deps.txt\n"
+    found = stated({"Dockerfile": dockerfile, "other/deps.txt": "attrs\n"})
+    assert [s.value for s in found if s.subject in ("package", "unread")] == [
+        "https://h.test/deps.txt, which is no file of the repository"
+    ]
 
 
 def test_the_folders_of_conda_in_pip_freeze_become_releases_with_one_question(decided):
