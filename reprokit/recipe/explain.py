@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _SHOULD = "Input should be "
+_TYPES = ("str", "int", "float", "bool")
 _MOST = 1000  # faults: the text of each takes a kilobyte
 
 
@@ -99,7 +100,7 @@ def _document_path(loc: tuple[Any, ...], data: Any) -> yaml.Path:
         inside = part in data if isinstance(data, dict) else isinstance(data, list) and part in range(len(data))
         if inside:
             data = data[part]
-        elif part == "[key]" or (isinstance(part, str) and ("(" in part or isinstance(data, list))):
+        elif part in ("[key]", *_TYPES) or (isinstance(part, str) and ("(" in part or isinstance(data, list))):
             continue
         else:
             data = {}

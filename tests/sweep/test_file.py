@@ -48,6 +48,7 @@ LARGE = "parameters: {A: [%s], B: [%s]}" % ((", ".join(map(str, range(1000))),) 
         ),
         ("runs:\n- recipe: x\n  parameters: {A: [" + "9" * 25 + "]}", 3, "an integer of more than 24 digits"),
         ("runs:\n- recipe: x\n  parameters: {A: [[1]]}", 3, "parameters.A.0: Input should be a valid string or"),
+        ("runs:\n- recipe: x\n  parameters: {A: [{b: 1}]}", 3, "parameters.A.0: Input should be a valid string or"),
         ("runs:\n- recipe: x\n  parameters: {A: [1, ~]}", 3, "parameters.A.1: Input should be a valid string or"),
         ('runs:\n- recipe: x\nnodes:\n- "a\\nb"', 4, "nodes"),
         ("runs:\n- recipe: x\n  benchmark: [spmm]", 3, "unknown field runs.0.benchmark; did you mean benchmarks?"),
