@@ -42,7 +42,7 @@ class BuildResult:
     """`built` is false if an image of the same inputs existed; then there is no log. `state` is the image's.
 
     `undeclared` lists what the build downloaded although its lock does not name it, with `--record`; that image is not
-    kept.
+    kept, so that `name` and `image_id` are empty.
     """
 
     name: str
@@ -81,6 +81,8 @@ def build(
             if options.record:
                 with suppress(ReprokitError):  # there is none if the build failed
                     engine.remove_image(started.name, force=True)
+        if options.record:
+            result = replace(result, name="", image_id="")
         if result.built:
             with started.store.alone_now() as alone:
                 if alone:  # else the next build removes them

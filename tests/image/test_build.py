@@ -50,6 +50,12 @@ def test_the_same_inputs_are_built_once(builds, builder: str):
     assert builds(MADE + "ENV MORE=1\n", builder=builder).inputs != first.inputs
 
 
+def test_a_recording_build_names_no_image(builds, engine):
+    result = builds(MADE, record=True, no_cache=True)
+    assert result.built and (result.name, result.image_id) == ("", "")
+    assert engine.image(f"reprokit/{builds.target.label}") is None
+
+
 def test_another_gateway_is_the_same_layer(builds):
     # The gateway's port and password are other ones in each build.
     builds(MADE)
