@@ -27,6 +27,7 @@ class Module:
         self._added: dict[str, list[ast.expr]] = {}
         self.conditional: list[ast.expr] = []
         self._functions: dict[str, ast.AST] = {}
+        self._opened: dict[ast.expr, list[ast.expr]] = {}  # of a value that is read from a file, what opens it
         self._steps = 0
         self._versioned: dict[str, str] | None = None
         optional = set(_under_features(self._tree))
@@ -43,6 +44,8 @@ class Module:
                 self._add(node.target.id, node.value, node in optional)
             elif isinstance(node, ast.FunctionDef):
                 self._functions.setdefault(node.name, node)
+            elif isinstance(node, ast.With):
+                self._open(node)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 owner = node.func.value
                 if isinstance(owner, ast.Name) and node.args and node.func.attr in ("append", "extend", "update"):
@@ -53,6 +56,12 @@ class Module:
             self.conditional.append(value)
         else:
             self._added.setdefault(name, []).append(value)
+
+    def _open(self, block: ast.With) -> None:
+        opened = {i.optional_vars.id: i.context_expr for i in block.items if isinstance(i.optional_vars, ast.Name)}
+        for assigned in (node for node in block.body if isinstance(node, ast.Assign)):
+            used = {n.id for n in ast.walk(assigned.value) if isinstance(n, ast.Name)}
+            self._opened[assigned.value] = [opener for name, opener in opened.items() if name in used]
 
     def calls(self, name: str) -> Iterator[ast.Call]:
         """The calls of a function of this name, also as an attribute, in the order of `ast.walk`."""
@@ -197,7 +206,9 @@ class Module:
                 yield inner.value, inner.lineno
             elif isinstance(inner, ast.Name) and depth < 4:
                 function = self._functions.get(inner.id)
-                for behind in (*self._names.get(inner.id, ()), *([function] if function else ())):
+                values = self._names.get(inner.id, [])
+                opened = [opener for value in values for opener in self._opened.get(value, ())]
+                for behind in (*values, *opened, *([function] if function else ())):
                     if behind is not node:
                         yield from self.strings_behind(behind, depth + 1)
 
