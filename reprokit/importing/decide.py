@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 from reprokit.compat.distributions import Distributions
 from reprokit.compat.facts import Facts
 from reprokit.importing import build_minima
-from reprokit.importing.conda import of_conda, shortened
+from reprokit.importing.conda import of_conda, shortened, split
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
@@ -57,7 +57,9 @@ def decide(
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
     packages = [s for s in ours if s.subject == "package"]
-    conda, unknown = of_conda(ours, distributions)
+    ourselves = {canonicalize_name(name) for name in (*own.top, *([project.value] if project else []))}
+    of_others = [s for s in ours if s.subject == "conda" and canonicalize_name(split(s.value)[0]) not in ourselves]
+    conda, unknown = of_conda(of_others, distributions)
     known, asked = _known([*packages, *conda], distributions)
     stated, questions = read(known, base)
     questions += [*asked, *unknown]

@@ -23,7 +23,8 @@ _PIP_IGNORED = {
     "--cert", "--client-cert", "-p", "--python", "--config-settings", "-C", "--root-user-action", "--report",
     "--keyring-provider", "--exists-action", "--use-feature", "--use-deprecated",
 }  # fmt: skip
-_CONDA_IGNORED = {"-n", "--name", "-p", "--prefix", "--solver"}
+_CONDA_IGNORED = {"--name", "--prefix", "--channel", "--solver", "--clone"}
+_CONDA_FLAGS = ("n", "p", "c")  # with a value, as the last one of `-yn NAME`
 _APT_IGNORED = {"-t", "--target-release", "-o", "--option", "-c"}
 _WRAPPERS = {"sudo", "env", "exec", "time", "command", "travis_retry", "-E", "-H", "yes", "%env"}
 # Programs whose `run` starts another one in an environment, and their options with a value.
@@ -104,8 +105,9 @@ def _installs(program: str, rest: list[str], incomplete: bool) -> bool:
 
 
 def _command(file: SourceFile, line: int, words: list[str], program: str, rest: list[str], runs: bool) -> Statements:
-    if program == "pip" and rest[:1] == ["install"]:
-        lines = "\n".join(_requirements(rest[1:]))
+    if program == "pip" and "install" in rest and (rest[0] == "install" or rest[0].startswith("-")):
+        place = rest.index("install")  # options may come before it
+        lines = "\n".join(_requirements([*rest[:place], *rest[place + 1 :]]))
         yield from requirement_statements(file.part(lines, line), one_line=True)
     elif program in ("conda", "mamba", "micromamba") and rest[:1] in (["install"], ["create"], ["env"]):
         yield from _conda(file, line, rest)
@@ -148,11 +150,12 @@ def _requirements(words: list[str]) -> Iterator[str]:
 def _conda(file: SourceFile, line: int, words: list[str]) -> Statements:
     left = iter(words[1:])
     for word in left:
-        if word in ("-f", "--file") and words[0] == "env":
+        short = word.startswith("-") and not word.startswith("--")
+        if word == "--file" or (word == "-f" and words[0] == "env"):
             yield file.states("include", next(left, ""), line)
-        elif word in ("-c", "--channel") or word in _CONDA_IGNORED:
+        elif word in _CONDA_IGNORED or (short and word.endswith(_CONDA_FLAGS)):
             next(left, "")
-        elif not word.startswith("-") and word not in ("create", "update"):
+        elif not word.startswith("-") and words[0] != "env":
             yield from conda_statements(file, word, line)
 
 
