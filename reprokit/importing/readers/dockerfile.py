@@ -74,7 +74,7 @@ def image_statements(file: SourceFile, image: str, line: int) -> Statements:
         yield file.states("python", f"=={series}.*", line)
     elif name == "cuda" and "." in series:
         yield file.states("cuda", f"=={series}.*", line)
-    elif name == "pytorch" and "." in series:
+    elif name == "pytorch" and "." in series and "nvidia/pytorch" not in image:  # whose tags are months
         yield file.states("package", f"torch=={number}", line)
     for part in tag.split("-")[1:]:
         if part.startswith("cuda") and part[4:5].isdigit():
