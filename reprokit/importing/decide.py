@@ -18,6 +18,7 @@ from reprokit.importing.conda import of_conda, shortened, split
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
+from reprokit.importing.projects import METADATA, is_part, other_projects, project_folder, unbuilt
 from reprokit.importing.repository_imports import imports_of, own_modules
 from reprokit.importing.requirement_facts import exact, names_prerelease, with_extras
 from reprokit.importing.requirement_lines import valid_requirement
@@ -26,12 +27,10 @@ from reprokit.importing.system_choice import apt_of, env_of, pins_of
 from reprokit.importing.torch_build import stated_cuda
 from reprokit.importing.unused import unused_of
 
-_METADATA = ("pyproject", "setup.cfg", "setup.py")
-_DECLARING = (*_METADATA, "requirements", "pipfile", "environment")
+_DECLARING = (*METADATA, "requirements", "pipfile", "environment")
 _TEST = re.compile(r"test_.+\.py|.+_test\.py")  # as pytest collects
 _MOST_QUESTIONS = 60
 _MOST_COMMANDS = 10
-_DEEPEST = 2
 _MOST_LOCKED = 3  # versions of one project
 
 
@@ -48,11 +47,13 @@ def decide(
 ) -> Decision:
     """The stack for one Python. `paths` are the files of the repository, `submodules` its submodules."""
     folder = project_folder(statements)
-    ours = [s for s in statements if s.format not in _METADATA or s.origin.file.rpartition("/")[0] == folder]
+    ours = [s for s in statements if s.format not in METADATA or s.origin.file.rpartition("/")[0] == folder]
     project = _first([s for s in ours if s.value], "project") or _first(ours, "project")
     if project:  # whose metadata says what it needs; these are for its examples
         ours = [s for s in ours if not s.origin.file.startswith(BINDER)]
+    part = is_part(paths, folder)
     own = own_modules(paths, folder, ours)
+    own.all |= {s.value for s in statements if s.subject == "module"}
     tests = any(_TEST.fullmatch(path.rpartition("/")[2]) for path in paths)
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
@@ -71,7 +72,7 @@ def decide(
     optional: set[str] = set()
     declaring = [one for each in stated.values() for one in each if one.statement.format in _DECLARING]
     # If a project declares its requirements, other imports are optional.
-    complete = project is not None and any(one.statement.scope == "run" for one in declaring)
+    complete = project is not None and not part and any(one.statement.scope == "run" for one in declaring)
     for key, each in stated.items():
         declared = [o for o in each if _declares(o, scopes)]
         used = imported.distributions.get(key)
@@ -105,6 +106,7 @@ def decide(
         requirements["setuptools"] = _that_starts(requirements["setuptools"], base)
     questions += imported.questions
     questions += _reported(ours, folder)
+    questions += [*other_projects(statements, folder), *unbuilt(statements, paths, project is not None, folder)]
     questions += build_minima.questions(base, build_minima.minima(ours), facts)
     pins = pins_of(ours, facts, base, day)
     if rust := next((o for o in _choices(ours, "extension") if o.value == "rust"), requirements.get("maturin")):
@@ -139,7 +141,7 @@ def decide(
         project_folder=folder,
         version=v.value if (v := _first(ours, "version")) else "",
         compiled=compiled,
-        python_paths=(_project_root(paths, folder),) if project else tuple(_import_roots(paths)),
+        python_paths=tuple(_python_paths(paths, folder, part) if project else _import_roots(paths)),
         modules=tuple(sorted(own.top)) if project else (),
         imports=dict(sorted(imported.modules.items())),
         tests=tests,
@@ -167,13 +169,6 @@ def _other_bases(statements: Sequence[Statement], base: PythonBase) -> list[Over
     named = {s.value: s for s in statements if s.subject in ("base", "distro") and s.value != base.distro}
     why = "Debian and Ubuntu need no registry, and a block adds CUDA; set `base` to use it"
     return [Overruled(value, s.origin, why) for value, s in named.items() if s.scope == "run"]
-
-
-def project_folder(statements: Sequence[Statement]) -> str:
-    """The folder of the package's metadata nearest to the root. Deeper ones are projects that the code uses."""
-    named = [s for s in statements if s.subject == "project" and s.format in _METADATA and s.scope == "run"]
-    folders = {s.origin.file.rpartition("/")[0] for s in named if s.origin.file.count("/") <= _DEEPEST}
-    return min(folders, key=lambda folder: (folder.count("/") + bool(folder), folder), default="")
 
 
 def _known(statements: Sequence[Statement], distributions: Distributions) -> tuple[list[Statement], list[Question]]:
@@ -255,11 +250,11 @@ def _reported(statements: Sequence[Statement], folder: str) -> list[Question]:
     return found
 
 
-def _project_root(paths: Collection[str], folder: str) -> str:
-    """The folder that a project's packages are imported from without its installation."""
+def _python_paths(paths: Collection[str], folder: str, part: bool) -> list[str]:
+    """The folder that a project's packages are imported from without its installation, and the root of other code."""
     source = f"{folder}/src".lstrip("/")
     packages = any(path.startswith(f"{source}/") and path.endswith("/__init__.py") for path in paths)
-    return source if packages else folder
+    return [source if packages else folder, *([""] if part else [])]
 
 
 def _import_roots(paths: Collection[str]) -> list[str]:

@@ -70,7 +70,7 @@ class Writer:
         questions = [*decision.questions, *self.versions.questions]
         if not self.address:
             head += [f"question: the code has no https:// address and commit; put it into workspaces/{decision.name}"]
-            if decision.compiled:
+            if decision.compiled and not decision.project_folder:
                 where = _whence(decision.compiled[0]) or "its .pyx files"
                 head += [f"question: the recipe does not build its extension; build it in the workspace ({where})"]
             if decision.submodules:

@@ -18,9 +18,9 @@ from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, key_or_zero
 from reprokit.errors import UsageError
 from reprokit.importing.build_minima import minima, unmet
-from reprokit.importing.decide import project_folder
 from reprokit.importing.decision import Choice, Overruled, PythonBase
 from reprokit.importing.model import Statement
+from reprokit.importing.projects import project_folder
 from reprokit.importing.requirement_facts import exact as exact_version
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.recipe.pin_names import PACKAGES
