@@ -28,9 +28,12 @@ from reprokit.recipe.pin_names import PACKAGES
 # Metadata excludes Pythons; the others say which one the authors used, the most telling first.
 _BOUNDS = ("pyproject", "setup.cfg", "setup.py")
 _PATCH = re.compile(r"(==\s*3\.[0-9]+)\.[0-9]+(?:\.\*)?(?![0-9.])")
+_SERIES = re.compile(r"==\s*3\.([0-9]{1,2})(?![0-9])")
 _MINOR = re.compile(r"3\.[0-9]{1,2}")
 # Files whose exact versions of compiled packages have wheels for some Pythons only.
 _PINNING = (*_BOUNDS, "pipfile", "environment", "requirements", "dockerfile")
+# Files whose version of a package counts if it is the only one, and the others name none.
+_TELLING = ("devcontainer", "script", "readme")
 _MOST_EXACT = 20
 _WISHES = ("dockerfile", "pipfile", "environment", "repo2docker", "devcontainer", "script", "readme")
 
@@ -45,14 +48,20 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     bounds = [s for s in stated if s.format in _BOUNDS and s.origin.file.rpartition("/")[0] == folder]
     wishes = sorted((s for s in stated if s.format in _WISHES), key=lambda s: _WISHES.index(s.format))
     tested = [s for s in statements if s.subject == "tested" and _MINOR.fullmatch(s.value)]
-    pinned = [s for s in statements if s.subject == "package" and s.scope == "run" and s.format in _PINNING]
-    exact = list(dict.fromkeys(one for s in pinned if (one := _exact(s.value, facts))))[:_MOST_EXACT]
+    needed = [s for s in statements if s.subject == "package" and s.scope == "run"]
+    pinned = [s for s in needed if s.format in _PINNING]
+    bounded = {_pin_of(s) for s in pinned if (one := valid_requirement(s.value)) and one.specifier}
+    told = {one for s in needed if s.format in _TELLING if (one := _exact(s, facts)) and one[0] not in bounded}
+    single = [one for one in sorted(told) if sum(name == one[0] for name, _ in told) == 1]  # others are a choice
+    exact = [*dict.fromkeys(one for s in pinned if (one := _exact(s, facts))), *single][:_MOST_EXACT]
+    named = [found[1] for s in wishes if (found := _SERIES.match(s.value))]
+    near = next((int(minor) for minor in named if all(_meets(f"3.{minor}", s.value) for s in bounds)), 0)
     for family in ("debian:", "ubuntu:"):
         known = [base for base in _available(facts) if base.distro.startswith(family)]
         patched = {base: facts.distros.distros[base.distro].python for base in known}
         allowed = [base for base in known if all(_meets(patched[base], s.value) for s in bounds)]
         if allowed:
-            found = sorted(allowed, key=lambda base: _rank(base, wishes, tested, exact, facts, day))
+            found = sorted(allowed, key=lambda base: _rank(base, wishes, near, tested, exact, facts, day))
             explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in found]
             return _that_build(explained, minima(statements), facts)
     stated_bounds = list(dict.fromkeys(repr(s.value) for s in bounds))
@@ -105,10 +114,15 @@ def _grants(python: str, wish: str) -> bool:
     return _meets(python, _PATCH.sub(r"\1.*", wish))
 
 
-def _exact(text: str, facts: Facts) -> tuple[str, str] | None:
+def _pin_of(statement: Statement) -> str:
+    """The pin that a requirement is for, such as `tensorflow`; empty for what is none."""
+    found = valid_requirement(statement.value)
+    return found.name.lower().replace("tensorflow-gpu", "tensorflow").replace("-", "_") if found else ""
+
+
+def _exact(statement: Statement, facts: Facts) -> tuple[str, str] | None:
     """The pin and the version of `torch==1.7.1+cu110`; None for what no fact covers, and for ranges."""
-    found = valid_requirement(text)
-    name = found.name.lower().replace("tensorflow-gpu", "tensorflow").replace("-", "_") if found else ""
+    found, name = valid_requirement(statement.value), _pin_of(statement)
     version = exact_version(found.specifier) if found and _releases(name, facts) else None
     return (name, ".".join(map(str, version.release))) if version else None
 
@@ -151,6 +165,7 @@ def _steps(python: str, name: str, version: str, facts: Facts) -> int:
 def _rank(
     base: PythonBase,
     wishes: Sequence[Statement],
+    near: int,
     tested: Sequence[Statement],
     exact: Sequence[tuple[str, str]],
     facts: Facts,
@@ -164,6 +179,7 @@ def _rank(
     late = released > day
     return (
         [not _grants(base.python, s.value) for s in wishes],
+        abs(minor - near) if near else 0,
         away,
         sum(_steps(base.python, *one, facts) for one in exact),
         late,

@@ -76,3 +76,25 @@ def test_the_reason_of_an_exact_python_that_lost_is_true(decided):
 def test_metadata_bounds_the_patch_that_the_distribution_has(decided, bound, base):
     found = decided({"pyproject.toml": OURS.format(bound)})
     assert f"{found.base.distro} {found.base.python}" == base
+
+
+@pytest.mark.parametrize(
+    ("files", "base"),
+    [
+        ({"environment.yml": "dependencies: [python=3.8, numpy]\n"}, "debian:11 3.9"),
+        ({"environment.yml": "dependencies: [python=3.12, numpy]\n"}, "debian:12 3.11"),
+        ({"README.md": "Use Python 3.6.\n", "Dockerfile": "FROM python:3.12\n"}, "debian:12 3.11"),
+        ({"README.md": "```\npip install torch==1.9.1+cu111\n```\n"}, "debian:11 3.9"),
+        ({"install.sh": "pip install torch==1.9.1+cu111\n"}, "debian:11 3.9"),
+        ({"install.sh": "pip install torch==1.9.1\n", "README.md": "PyTorch 2.0.0\n"}, "debian:12 3.11"),
+        (
+            {"README.md": "Use Python 3.6.\n", "setup.py": "setup(name='t', python_requires='>=3.9')\n"},
+            "debian:12 3.11",
+        ),
+        ({"README.md": "PyTorch 1.9.1\n", "requirements.txt": "torch>=2.0\n"}, "debian:12 3.11"),
+    ],
+)
+def test_the_nearest_to_a_python_that_cannot_be_had_is_taken(decided, files, base):
+    """On a day on which debian:12 was stable; its Python is 3.11."""
+    found = decided({**files, "a.py": "import torch\n"}, "2024-09-01")
+    assert f"{found.base.distro} {found.base.python}" == base
