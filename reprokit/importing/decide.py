@@ -18,7 +18,7 @@ from reprokit.importing.conda import of_conda, shortened, split
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question
 from reprokit.importing.merge import Stated, merged, read
 from reprokit.importing.model import Statement, Subject
-from reprokit.importing.projects import METADATA, is_part, other_projects, project_folder, unbuilt
+from reprokit.importing.projects import METADATA, is_part, other_projects, parts_of, project_folder, unbuilt
 from reprokit.importing.repository_imports import imports_of, own_modules
 from reprokit.importing.requirement_facts import exact, names_prerelease, with_extras
 from reprokit.importing.requirement_lines import valid_requirement
@@ -67,6 +67,13 @@ def decide(
     constraints, _ = read([s for s in ours if s.subject == "constraint"], base)
     if project:
         stated.pop(canonicalize_name(project.value), None)
+    for key, place in parts_of(statements, folder).items():
+        if key in stated:
+            first, known = stated[key][0].statement, distributions.knows(key)
+            what = "a release of the index is taken" if known else "the recipe does not install it"
+            questions.append(Question(f"{key} is the project of {place}: {what}", first.origin))
+            if not known:  # that of the index may be a stranger's
+                del stated[key]
     imported = imports_of(ours, stated, own, project.value if project else "", paths, distributions)
     requirements: dict[str, Choice] = {}
     optional: set[str] = set()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
+from packaging.utils import canonicalize_name
+
 from reprokit.importing.conda import shortened
 from reprokit.importing.decision import Question
 from reprokit.importing.model import Origin, Statement
@@ -36,6 +38,12 @@ def other_projects(statements: Sequence[Statement], folder: str) -> list[Questio
     others = [other for _, _, other in _nearest_projects(statements) if other != folder]
     text = f"several folders are projects: {folder} is taken, and not {shortened(sorted(others))}"
     return [Question(text)] if others else []
+
+
+def parts_of(statements: Sequence[Statement], folder: str) -> dict[str, str]:
+    """The other projects of the repository: their folders by their names."""
+    named = [s for s in statements if s.subject == "project" and s.format in METADATA and s.scope == "run" and s.value]
+    return {canonicalize_name(s.value): _folder(s) for s in named if _folder(s) != folder}
 
 
 def is_part(paths: Collection[str], folder: str) -> bool:

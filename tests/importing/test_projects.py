@@ -48,3 +48,19 @@ def test_of_several_projects_the_one_that_states_the_most_is_taken_and_the_other
     other = "alpha" if taken == "core" else "core"
     assert found.project_folder == f"packages/{taken}"
     assert asked(found) == [f"several folders are projects: packages/{taken} is taken, and not packages/{other}"]
+
+
+def test_a_project_of_the_repository_is_not_taken_from_the_index(decided):
+    files = {
+        "setup.py": "setup(name='tool', install_requires=['our-part', 'transformers'])\n",
+        "tool/__init__.py": "import our_part\n",
+        "env/part/setup.py": "setup(name='our_part')\n",
+        "env/part/our_part/__init__.py": "",
+        "fork/setup.py": "setup(name='transformers')\n",
+    }
+    found = decided(files)
+    assert "our-part" not in found.requirements and "transformers" in found.requirements
+    assert asked(found) == [
+        "our-part is the project of env/part: the recipe does not install it",
+        "transformers is the project of fork: a release of the index is taken",
+    ]
