@@ -25,6 +25,7 @@ def test_each_project_that_conda_stands_for_has_a_canonical_name():
 
 def test_modules_are_known_by_their_distributions():
     names = {"patoolib": "patool", "colors": "ansicolors", "torchdiffeq": "torchdiffeq", "apex": "", "moose": None}
+    names |= {"dgl": "dgl", "pyximport": "cython", "fast_transformers": "pytorch-fast-transformers", "dllogger": ""}
     assert {name: bundled_distributions().of_module(name) for name in names} == names
 
 
