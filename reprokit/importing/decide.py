@@ -69,10 +69,10 @@ def decide(
         stated.pop(canonicalize_name(project.value), None)
     for key, place in parts_of(statements, folder).items():
         if key in stated:
-            first, known = stated[key][0].statement, distributions.knows(key)
-            what = "a release of the index is taken" if known else "the recipe does not install it"
+            first, indexed = stated[key][0].statement, distributions.knows(key)
+            what = "a release of the index is taken" if indexed else "the recipe does not install it"
             questions.append(Question(f"{key} is the project of {place}: {what}", first.origin))
-            if not known:  # that of the index may be a stranger's
+            if not indexed:  # that of the index may be a stranger's
                 del stated[key]
     imported = imports_of(ours, stated, own, project.value if project else "", paths, distributions)
     requirements: dict[str, Choice] = {}

@@ -35,7 +35,7 @@ _PINNING = (*_BOUNDS, "pipfile", "environment", "requirements", "dockerfile")
 # Files whose version of a package counts if it is the only one, and the others name none.
 _TELLING = ("devcontainer", "script", "readme")
 _MOST_EXACT = 20
-_WISHES = ("dockerfile", "pipfile", "environment", "repo2docker", "devcontainer", "script", "readme")
+_WISHES = ("dockerfile", "pipfile", "environment", "requirements", "repo2docker", "devcontainer", "script", "readme")
 
 
 def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list[tuple[PythonBase, Choice]]:
@@ -54,7 +54,7 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     told = {one for s in needed if s.format in _TELLING if (one := _exact(s, facts)) and one[0] not in bounded}
     single = [one for one in sorted(told) if sum(name == one[0] for name, _ in told) == 1]  # others are a choice
     exact = [*dict.fromkeys(one for s in pinned if (one := _exact(s, facts))), *single][:_MOST_EXACT]
-    named = [found[1] for s in wishes if (found := _SERIES.match(s.value))]
+    named = [series[1] for s in wishes if (series := _SERIES.match(s.value))]
     near = next((int(minor) for minor in named if all(_meets(f"3.{minor}", s.value) for s in bounds)), 0)
     for family in ("debian:", "ubuntu:"):
         known = [base for base in _available(facts) if base.distro.startswith(family)]

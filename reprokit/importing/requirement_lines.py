@@ -17,6 +17,8 @@ _LINES = 5000  # without checksums
 _FORGES = ("github.com", "gitlab.com", "bitbucket.org")
 # Files that try the code. The paths that they install are mostly parts of it.
 _TRYING = ("readme", "notebook", "workflow", "tox", "makefile")
+# Names of conda that are others on PyPI.
+_OF_CONDA = {"pytorch": "torch"}
 # `>=1.*`, which older releases of pip took for `>=1`, as uv does.
 _STAR = re.compile(r"([<>]=?\s*[0-9]+(?:\.[0-9]+)*)\.\*")
 
@@ -59,7 +61,10 @@ def requirement_statements(
 def _one(file: SourceFile, found: InstallRequirement, line: int, scope: Scope | None, constraints: bool) -> Statements:
     subject = "constraint" if constraints else "package"
     if found.link is None:
-        if found.req is not None:
+        if found.req is not None and found.name == "python":
+            yield file.states("python", found.req.specifier, line, scope)
+        elif found.req is not None:
+            found.req.name = _OF_CONDA.get(found.req.name, found.req.name)
             text = str(found.req) + (f"; {found.marker}" if found.marker and ";" not in str(found.req) else "")
             yield file.states(subject, text, line, scope)  # type: ignore[arg-type]
         return

@@ -63,3 +63,12 @@ def test_the_folders_of_conda_in_pip_freeze_become_releases_with_one_question(de
         "requirements.txt:1",
     ) in texts
     assert ("my-own is installed from file:///home/me/my-own", "requirements.txt:3") in texts
+
+
+def test_names_of_conda_in_a_requirements_file_are_read_as_such(stated):
+    found = stated({"requirements.txt": "python==3.6.12\npytorch==1.3.1\npytorch-lightning>=1\n"})
+    assert [(s.subject, s.value) for s in found] == [
+        ("python", "==3.6.12"),
+        ("package", "torch==1.3.1"),
+        ("package", "pytorch-lightning>=1"),
+    ]
