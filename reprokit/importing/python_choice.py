@@ -35,6 +35,7 @@ _PINNING = (*_BOUNDS, "pipfile", "environment", "requirements", "dockerfile")
 # Files whose version of a package counts if it is the only one, and the others name none.
 _TELLING = ("devcontainer", "script", "readme")
 _MOST_EXACT = 20
+_FRAMEWORKS = ("torch", "tensorflow")  # code for one major version of them does not run with the next
 _WISHES = ("dockerfile", "pipfile", "environment", "requirements", "repo2docker", "devcontainer", "script", "readme")
 
 
@@ -50,19 +51,27 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     tested = [s for s in statements if s.subject == "tested" and _MINOR.fullmatch(s.value)]
     needed = [s for s in statements if s.subject == "package" and s.scope == "run"]
     pinned = [s for s in needed if s.format in _PINNING]
-    bounded = {_pin_of(s) for s in pinned if (one := valid_requirement(s.value)) and one.specifier}
-    told = {one for s in needed if s.format in _TELLING if (one := _exact(s, facts)) and one[0] not in bounded}
-    single = [one for one in sorted(told) if sum(name == one[0] for name, _ in told) == 1]  # others are a choice
-    exact = [*dict.fromkeys(one for s in pinned if (one := _exact(s, facts))), *single][:_MOST_EXACT]
-    named = [series[1] for s in wishes if (series := _SERIES.match(s.value))]
-    near = next((int(minor) for minor in named if all(_meets(f"3.{minor}", s.value) for s in bounds)), 0)
-    for family in ("debian:", "ubuntu:"):
-        known = [base for base in _available(facts) if base.distro.startswith(family)]
-        patched = {base: facts.distros.distros[base.distro].python for base in known}
-        allowed = [base for base in known if all(_meets(patched[base], s.value) for s in bounds)]
-        if allowed:
+    bounded = {_pin_of(s) for s in pinned if (named := valid_requirement(s.value)) and named.specifier}
+    told = {one: s for s in needed if s.format in _TELLING if (one := _exact(s, facts)) and one[0] not in bounded}
+    pinned += [s for one, s in told.items() if sum(name == one[0] for name, _ in told) == 1]  # others are a choice
+    exact = list(dict.fromkeys(one for s in pinned if (one := _exact(s, facts))))[:_MOST_EXACT]
+    minors = [series[1] for s in wishes if (series := _SERIES.match(s.value))]
+    near = next((int(minor) for minor in minors if all(_meets(f"3.{minor}", s.value) for s in bounds)), 0)
+    patched = {base: facts.distros.distros[base.distro].python for base in _available(facts)}
+    within = [base for base in patched if all(_meets(patched[base], s.value) for s in bounds)]
+    lacking = {base: reason for base in within if (reason := _lacking(base, pinned, facts))}
+    for bases in ([base for base in within if base not in lacking], within):
+        for family in ("debian:", "ubuntu:"):
+            allowed = [base for base in bases if base.distro.startswith(family)]
+            if not allowed:
+                continue
             found = sorted(allowed, key=lambda base: _rank(base, wishes, near, tested, exact, facts, day))
             explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in found]
+            if family == "ubuntu:":
+                debian = tuple(
+                    one for base, one in sorted(lacking.items(), key=str) if base.distro.startswith("debian:")
+                )
+                explained = [(base, replace(choice, lost=choice.lost + debian[:1])) for base, choice in explained]
             return _that_build(explained, minima(statements), facts)
     stated_bounds = list(dict.fromkeys(repr(s.value) for s in bounds))
     pythons = ", ".join(sorted({base.python for base in _available(facts)}, key=lambda v: int(v.split(".")[1])))
@@ -71,6 +80,21 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
         ", ".join(dict.fromkeys(str(s.origin) for s in bounds)),
         f"Debian and Ubuntu have {pythons}; a commit with a wider range may fit, see --commit",
     )
+
+
+def _lacking(base: PythonBase, pinned: Sequence[Statement], facts: Facts) -> Overruled | None:
+    """A framework without a wheel for a Python in any release that is allowed, or of an exact one's major version."""
+    for statement in pinned:
+        requirement, name = valid_requirement(statement.value), _pin_of(statement)
+        if requirement is None or name not in _FRAMEWORKS:
+            continue
+        version = exact_version(requirement.specifier)
+        allowed = SpecifierSet(f"=={version.major}.*") if version else requirement.specifier
+        releases = [release for release in _releases(name, facts) if allowed.contains(release, prereleases=True)]
+        if releases and not any(_fits(name, release, base.python, facts) for release in releases):
+            why = f"{statement.value} and its like have no wheel for its Python {base.python}"
+            return Overruled(base.distro, statement.origin, why)
+    return None
 
 
 def _that_build(

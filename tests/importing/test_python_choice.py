@@ -98,3 +98,21 @@ def test_the_nearest_to_a_python_that_cannot_be_had_is_taken(decided, files, bas
     """On a day on which debian:12 was stable; its Python is 3.11."""
     found = decided({**files, "a.py": "import torch\n"}, "2024-09-01")
     assert f"{found.base.distro} {found.base.python}" == base
+
+
+@pytest.mark.parametrize(
+    ("requires", "base"),
+    [
+        ("tensorflow==1.15.4\n", "ubuntu:18.04 3.6"),
+        ("tensorflow>=1.15.2,<2.0\n", "ubuntu:18.04 3.6"),
+        ("tensorflow-gpu==1.8.0\n", "ubuntu:18.04 3.6"),
+        ("tensorflow==2.0.0\n", "debian:11 3.9"),
+        ("torch==1.0.1\n", "debian:11 3.9"),
+        ("tensorflow<0.2\n", "debian:11 3.9"),
+    ],
+)
+def test_a_framework_of_a_major_version_that_debian_has_no_python_for_takes_ubuntu(decided, requires, base):
+    found = decided({"requirements.txt": requires, "a.py": "import torch\n"}, "2020-09-26")
+    assert f"{found.base.distro} {found.base.python}" == base
+    lost = [(o.value, str(o.origin)) for o in found.base_choice.lost]
+    assert lost == ([("debian:11", "requirements.txt:1")] if base.startswith("ubuntu") else [])
