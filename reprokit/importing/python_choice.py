@@ -60,7 +60,9 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     patched = {base: facts.distros.distros[base.distro].python for base in _available(facts)}
     within = [base for base in patched if all(_meets(patched[base], s.value) for s in bounds)]
     lacking = {base: reason for base in within if (reason := _lacking(base, pinned, facts))}
-    for bases in ([base for base in within if base not in lacking], within):
+    kernels = any(s.subject == "extension" and s.value in ("torch-cuda", "cuda") for s in statements)
+    able = [b for b in within if b not in lacking and (not kernels or facts.distros.distros[b.distro].cuda_package)]
+    for bases in (able, within):
         for family in ("debian:", "ubuntu:"):
             allowed = [base for base in bases if base.distro.startswith(family)]
             if not allowed:
@@ -83,16 +85,17 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
 
 
 def _lacking(base: PythonBase, pinned: Sequence[Statement], facts: Facts) -> Overruled | None:
-    """A framework without a wheel for a Python in any release that is allowed, or of an exact one's major version."""
+    """A framework of whose required major versions no release has a wheel for a Python."""
     for statement in pinned:
         requirement, name = valid_requirement(statement.value), _pin_of(statement)
         if requirement is None or name not in _FRAMEWORKS:
             continue
-        version = exact_version(requirement.specifier)
-        allowed = SpecifierSet(f"=={version.major}.*") if version else requirement.specifier
-        releases = [release for release in _releases(name, facts) if allowed.contains(release, prereleases=True)]
-        if releases and not any(_fits(name, release, base.python, facts) for release in releases):
-            why = f"{statement.value} and its like have no wheel for its Python {base.python}"
+        specifier, releases = requirement.specifier, _releases(name, facts)
+        exact = exact_version(specifier)
+        majors = {exact.major} if exact else {key(one)[0] for one in releases if specifier.contains(one)}
+        like = [one for one in releases if key(one)[0] in majors]
+        if like and not any(_fits(name, one, base.python, facts) for one in like):
+            why = f"no release of the major version of {statement.value} has a wheel for its Python {base.python}"
             return Overruled(base.distro, statement.origin, why)
     return None
 

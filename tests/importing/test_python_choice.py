@@ -108,6 +108,7 @@ def test_the_nearest_to_a_python_that_cannot_be_had_is_taken(decided, files, bas
         ("tensorflow-gpu==1.8.0\n", "ubuntu:18.04 3.6"),
         ("tensorflow==2.0.0\n", "debian:11 3.9"),
         ("torch==1.0.1\n", "debian:11 3.9"),
+        ("torch>=1.4,<1.7\n", "debian:11 3.9"),
         ("tensorflow<0.2\n", "debian:11 3.9"),
     ],
 )
@@ -116,3 +117,12 @@ def test_a_framework_of_a_major_version_that_debian_has_no_python_for_takes_ubun
     assert f"{found.base.distro} {found.base.python}" == base
     lost = [(o.value, str(o.origin)) for o in found.base_choice.lost]
     assert lost == ([("debian:11", "requirements.txt:1")] if base.startswith("ubuntu") else [])
+
+
+def test_kernels_stay_on_a_base_that_has_cuda(decided):
+    setup = (
+        "from torch.utils.cpp_extension import CUDAExtension\nsetup(name='t', ext_modules=[CUDAExtension('k', [])])\n"
+    )
+    found = decided({"setup.py": setup, "requirements.txt": "torch==0.4.1\n"}, "2020-09-26")
+    assert found.base.distro == "debian:11" and "cuda" in found.pins
+    assert decided({"setup.py": "", "requirements.txt": "torch==0.4.1\n"}, "2020-09-26").base.distro == "ubuntu:18.04"
