@@ -72,7 +72,7 @@ def is_for(requirement: Requirement, environment: Mapping[str, str]) -> bool:
 
 def merged(stated: Sequence[Stated]) -> Choice:
     """One requirement for one project. What contradicts a weightier one loses, and is listed."""
-    ranked = sorted(stated, key=lambda one: -one.weight)
+    ranked = sorted(stated, key=lambda one: (-one.weight, one.statement.origin.file.count("/")))
     declared = ranked[0].requirement.specifier and ranked[0].statement.format not in _CI
     joined = _Joined()
     lost: list[Overruled] = []

@@ -44,3 +44,10 @@ def test_the_numpy_that_wheels_for_others_are_built_with_does_not_count(decided,
 def test_setuptools_can_be_imported_by_the_python(decided, requires, day, found):
     pyproject = f"[build-system]\nrequires = ['{requires}']\n[project]\nname = 'tool'\n"
     assert decided({"pyproject.toml": pyproject}, day).requirements["setuptools"].value == found
+
+
+def test_of_two_files_of_a_format_the_one_nearer_to_the_root_counts_more(decided):
+    files = {"paper_code/requirements.txt": "torch==1.1.0\n", "requirements.txt": "torch==1.7.0\n"}
+    choice = decided({**files, "a.py": "import torch\n"}).requirements["torch"]
+    assert choice.value == "torch==1.7.0"
+    assert [one.why for one in choice.lost] == ["contradicts requirements.txt:1, which counts more"]
