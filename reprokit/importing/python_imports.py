@@ -56,10 +56,16 @@ def _imports(root: Node) -> Iterator[Node]:
 def _names(node: Node) -> list[str]:
     if node.type == "import_from_statement":
         module = node.child_by_field_name("module_name")
-        return [_top(module)] if module is not None and module.type == "dotted_name" else []
-    found = [
-        child.child_by_field_name("name") if child.type == "aliased_import" else child for child in node.named_children
-    ]
+        if module is None or module.type != "dotted_name":
+            return []
+        if text_of(module) not in _SHARED:
+            return [_top(module)]
+        return [f"{text_of(module)}.{name}" for name in _imported(node.children_by_field_name("name"))]
+    return _imported(node.named_children)
+
+
+def _imported(nodes: list[Node]) -> list[str]:
+    found = [child.child_by_field_name("name") if child.type == "aliased_import" else child for child in nodes]
     return [_top(child) for child in found if child is not None and child.type == "dotted_name"]
 
 

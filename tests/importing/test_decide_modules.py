@@ -31,3 +31,8 @@ def test_a_compiled_module_is_not_asked_about(decided):
     }
     asked = [q.text for q in decided(files).questions if "is imported" in q.text]
     assert asked == ["the module never_heard_of is imported: which distribution has it?"]
+
+
+def test_a_module_of_a_shared_package_may_be_imported_from_it(decided):
+    found = decided({"a.py": "from google import protobuf as p\n", "b.py": "from google.protobuf import text_format\n"})
+    assert set(found.requirements) == {"protobuf"} and not found.questions
