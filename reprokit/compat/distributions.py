@@ -23,6 +23,12 @@ _GONE = {
     "audioop",
     "__main__",
 }
+# Modules of Python 2's standard library whose names changed.
+PYTHON_2 = {
+    "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleHTTPServer", "SocketServer", "StringIO",
+    "Tkinter", "cPickle", "cStringIO", "commands", "cookielib", "copy_reg", "httplib", "htmlentitydefs", "robotparser",
+    "thread", "urllib2", "urlparse", "xmlrpclib",
+}  # fmt: skip
 
 
 class Distributions(BaseModel):

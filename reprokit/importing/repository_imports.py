@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from packaging.utils import canonicalize_name
 
-from reprokit.compat.distributions import Distributions, is_standard
+from reprokit.compat.distributions import PYTHON_2, Distributions, is_standard
 from reprokit.importing.decision import Question
 from reprokit.importing.merge import Stated
 from reprokit.importing.model import Statement
@@ -90,9 +90,13 @@ def imports_of(
     bare = {_bare(key): key for key in stated}
     generated: dict[str, Statement] = {}
     asked: set[str] = set()
+    gone: dict[str, Statement] = {}
     for statement in sorted(imports, key=lambda s: order[s.scope]):
         module = statement.value
         if is_standard(module) or module in own.top or _bare(module) == _bare(project):
+            continue
+        if module in PYTHON_2 and module not in own.all and statement.scope == "run":
+            gone.setdefault(module, statement)
             continue
         known = distributions.of_module(module)
         others = (canonicalize_name(module), *distributions.alternatives.get(module, ()), bare.get(_bare(module), ""))
@@ -108,6 +112,9 @@ def imports_of(
             asked.add(module)
             rest = "PyPI has no distribution of it" if known == "" else "which distribution has it?"
             found.questions.append(Question(f"the module {module} is imported: {rest}", statement.origin))
+    if gone:
+        text = f"{', '.join(gone)}: modules of Python 2, which no distribution here has; the code needs changes"
+        found.questions.append(Question(text, next(iter(gone.values())).origin))
     if generated:
         text = f"protoc makes modules that are imported from {', '.join(generated)}: with which command?"
         found.questions.append(Question(text, next(iter(generated.values())).origin))

@@ -36,3 +36,11 @@ def test_a_compiled_module_is_not_asked_about(decided):
 def test_a_module_of_a_shared_package_may_be_imported_from_it(decided):
     found = decided({"a.py": "from google import protobuf as p\n", "b.py": "from google.protobuf import text_format\n"})
     assert set(found.requirements) == {"protobuf"} and not found.questions
+
+
+def test_modules_of_python_2_are_one_question(decided):
+    code = "import cPickle, numpy\nimport urllib2\nimport commands\ndef late():\n    import Queue\n"
+    found = decided({"train.py": code, "commands.py": ""})
+    text = "cPickle, urllib2: modules of Python 2, which no distribution here has; the code needs changes"
+    assert [(q.text, str(q.origin)) for q in found.questions] == [(text, "train.py:1")]
+    assert set(found.requirements) == {"numpy"}
