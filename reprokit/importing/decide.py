@@ -260,7 +260,8 @@ def _reported(statements: Sequence[Statement], folder: str) -> list[Question]:
 def _python_paths(paths: Collection[str], folder: str, part: bool) -> list[str]:
     """The folder that a project's packages are imported from without its installation, and the root of other code."""
     source = f"{folder}/src".lstrip("/")
-    packages = any(path.startswith(f"{source}/") and path.endswith("/__init__.py") for path in paths)
+    inner = any(path.startswith(f"{source}/") and path.endswith("/__init__.py") for path in paths)
+    packages = inner and f"{source}/__init__.py" not in paths  # otherwise it is a package itself
     return [source if packages else folder, *([""] if part else [])]
 
 

@@ -50,13 +50,14 @@ def own_modules(paths: Collection[str], folder: str, statements: Sequence[Statem
     compiled = {s.value for s in named if s.scope == "build"}
     top: set[str] = set()
     every = {s.value for s in named}
+    around = [place for place in _PACKAGE_FOLDERS if f"{prefix}{place}__init__.py" not in paths]
     for path in paths:
         if not path.endswith((".py", ".pyx", ".pyi")):
             continue
         parts = path.split("/")
         every |= {*parts[:-1], parts[-1].partition(".")[0]}
         inner = path.removeprefix(prefix)
-        inner = next((inner.removeprefix(f) for f in _PACKAGE_FOLDERS if inner.startswith(f)), inner)
+        inner = next((inner.removeprefix(f) for f in around if inner.startswith(f)), inner)
         if path.startswith(prefix) and inner.count("/") == 1 and inner.endswith("/__init__.py"):
             top.add(inner.partition("/")[0])
     return OwnModules(stated or top - _NOT_INSTALLED or compiled, every)

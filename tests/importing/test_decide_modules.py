@@ -44,3 +44,9 @@ def test_modules_of_python_2_are_one_question(decided):
     text = "cPickle, urllib2: modules of Python 2, which no distribution here has; the code needs changes"
     assert [(q.text, str(q.origin)) for q in found.questions] == [(text, "train.py:1")]
     assert set(found.requirements) == {"numpy"}
+
+
+def test_a_src_that_is_a_package_itself_is_no_folder_of_packages(decided):
+    setup = "from setuptools import find_packages, setup\nsetup(name='src', packages=find_packages())\n"
+    files = {"src/__init__.py": "", "src/models/__init__.py": "", "src/data/__init__.py": ""}
+    assert decided({"setup.py": setup, **files}).modules == ("src",)
