@@ -25,15 +25,20 @@ from reprokit.untrusted.files import Folder
 Fetch = Callable[[PlainFile | RecordFile], Path]
 
 # The mark beside an incomplete file survives a kill, so that the file is made again. So is one that another command
-# made, or the same command from other inputs; a file that the user put there has no `.made`.
+# made, or the same command when an input above it had another content; a file that the user put there has no `.made`.
+# Inputs that another benchmark lists, or does not list, above the file change nothing.
 _MAKE = """
-[ -e {path} ] && [ ! -e {mark} ] && {{ [ ! -e {made} ] || [ "$(cat {made})" = {key} ]; }} && exit 0
+( [ -e {path} ] && [ ! -e {mark} ] || exit 1
+  [ -e {made} ] || exit 0
+  read -r line < {made} && [ "$line" = {key} ] || exit 1
+  while read -r line; do case "$line" in {same}) ;; {other}) exit 1 ;; esac; done < {made}
+) && exit 0
 mkdir -p -- "$(dirname -- {path})" && : > {mark} || exit 1
 rm -rf -- {path}
 ( {make}
 ) || exit 1
 [ -e {path} ] || {{ echo "the command succeeded but did not create {name}" >&2; exit 1; }}
-echo {key} > {made} && rm -f -- {mark}
+printf '%s\\n' {lines} > {made} && rm -f -- {mark}
 """
 # A folder's checksum covers the checksums of all its files.
 _SUM = """
@@ -87,8 +92,13 @@ def prepare(
 def _make(execute: Execute, file: Input, path: str, workdir: str, before: Mapping[str, str]) -> None:
     """Create a file. `before` are the inputs that are listed before it, of which its command may read."""
     mark, made = (shlex.quote(f"./{file.path}.{state}") for state in ("making", "made"))
-    key = hashlib.sha256("\n".join([file.make, *before.values()]).encode()).hexdigest()
-    script = _MAKE.format(path=path, mark=mark, made=made, key=key, make=file.make, name=file.path)
+    key = hashlib.sha256(file.make.encode()).hexdigest()
+    lines = [key, *(shlex.quote(f"{checksum} {name}") for name, checksum in before.items())]
+    other = [f"*{shlex.quote(f' {name}')}" for name in before] or ["''"]
+    script = _MAKE.format(
+        path=path, mark=mark, made=made, key=key, make=file.make, name=file.path,
+        lines=" ".join(lines), same="|".join(lines), other="|".join(other),
+    )  # fmt: skip
     done = execute(["bash", "-c", script], workdir=workdir)
     if done.exit_code:
         raise WorkFailed(

@@ -53,6 +53,25 @@ def test_an_input_is_made_again_where_the_data_before_it_changed(here, tmp_path)
     assert (tmp_path / "upper").read_text() == "SECOND"
 
 
+def test_an_input_of_several_benchmarks_is_made_once(here, tmp_path):
+    """They list other inputs above it, and may run at the same time: one must not take it from the other."""
+
+    def place(file: Input) -> None:
+        if not (tmp_path / file.path).exists():
+            (tmp_path / file.path).write_text(file.data)
+
+    upper = made("upper", "tr a-z A-Z < zip > upper; echo made >> count")
+    above = (["zip", "other"], ["zip"], [], ["other", "zip"])
+    lists = [[Input(path=name, data=name) for name in names] for names in above]
+    for inputs in lists:
+        prepare(here, [*inputs, *upper], ".", place, {})
+    assert (tmp_path / "count").read_text() == "made\n"
+    (tmp_path / "zip").write_text("other")
+    for inputs in lists:
+        prepare(here, [*inputs, *upper], ".", place, {})
+    assert (tmp_path / "count").read_text() == "made\nmade\n" and (tmp_path / "upper").read_text() == "OTHER"
+
+
 def test_data_is_put_there_and_named_like_what_is_made(here, tmp_path):
     def place(file: Input) -> None:
         (tmp_path / file.path).write_bytes(file.data.encode())
