@@ -56,7 +56,9 @@ def write(job: ExportJob) -> Metadata:
                     files = edit(files)
                 # enroot's files instead of the image's own
                 more = _entries(config, job.notify)
-                _squash(filter_layer(files, _EXCLUDED, _nothing, FilterReport(), more), file, job.target)
+                empty = contextlib.nullcontext((0, iter(())))
+                files = filter_layer(files, _EXCLUDED, lambda path: empty, FilterReport(), more)
+                _squash(files, file, job.target)
             partial.replace(job.target)
         except BaseException as error:
             partial.unlink(missing_ok=True)
@@ -65,11 +67,6 @@ def write(job: ExportJob) -> Metadata:
             raise
     metadata = job.metadata([image])
     return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": one.size}),)})
-
-
-@contextlib.contextmanager
-def _nothing(path: str) -> Iterator[tuple[int, Iterator[bytes]]]:
-    yield 0, iter(())
 
 
 @contextlib.contextmanager
