@@ -16,6 +16,7 @@ from reprokit.config.templates import fill
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
+from reprokit.supply.kinds.wheels.uv import with_credentials
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.rest import Rest
 from reprokit.untrusted.documents import parsed
@@ -188,21 +189,12 @@ def links_of(body: bytes, content_type: str, page: str) -> dict[str, list[tuple[
     for href, sha256 in links:
         url, _, fragment = urljoin(base, href).partition("#")
         name = unquote(urlsplit(url).path.rpartition("/")[2])
-        found.setdefault(name, []).append((_with_credentials(url, page), sha256 or _sha256(fragment)))
+        found.setdefault(name, []).append((with_credentials(url, [page]), sha256 or _sha256(fragment)))
     return found
 
 
 def _sha256(fragment: str) -> str:
     return next((part.removeprefix("sha256=") for part in fragment.split("&") if part.startswith("sha256=")), "")
-
-
-def _with_credentials(url: str, page: str) -> str:
-    """A file's address with the index's credentials if both are on one server, as in pip."""
-    file, index = urlsplit(url), urlsplit(page)
-    mine = (file.scheme, file.hostname, file.port) == (index.scheme, index.hostname, index.port)
-    if not mine or file.username is not None or index.username is None:
-        return url
-    return file._replace(netloc=index.netloc).geturl()
 
 
 class _Anchors(HTMLParser):

@@ -194,11 +194,12 @@ def _file(entry: dict[str, Any], indexes: Sequence[str]) -> IndexFile:
 
 
 def with_credentials(url: str, indexes: Iterable[str]) -> str:
-    """`url` with the credentials of the index on the same server, which uv omits."""
+    """`url` with the credentials of the index on the same server, as in pip; uv omits them."""
     parts = urlsplit(url)
     server = (parts.scheme, parts.hostname, parts.port)
     for index in map(urlsplit, indexes):
-        if index.username and (index.scheme, index.hostname, index.port) == server and not parts.username:
+        same = (index.scheme, index.hostname, index.port) == server
+        if same and index.username is not None and parts.username is None:
             userinfo = quote(unquote(index.username), safe="")
             if index.password:
                 userinfo += ":" + quote(unquote(index.password), safe="")

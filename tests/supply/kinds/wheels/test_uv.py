@@ -156,3 +156,9 @@ def test_what_uv_names_is_kept_for_repairs():
 )
 def test_a_password_stays_on_the_server_of_its_index(url: str, expected: str):
     assert with_credentials(url, ["https://me:pass@own.test/simple"]) == expected
+
+
+def test_a_token_may_have_no_name():
+    assert with_credentials("https://own.test/x.whl", ["https://:token@own.test/simple"]) == (
+        "https://:token@own.test/x.whl"
+    )
