@@ -6,7 +6,7 @@ import io
 import posixpath
 import tarfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -56,17 +56,16 @@ class FilterReport:
 
 
 def filter_layer(
-    blocks: Iterator[bytes], patterns: Sequence[str], fetch: Fetch, report: FilterReport, more: Iterable[bytes] = ()
+    blocks: Iterator[bytes], patterns: Sequence[str], fetch: Fetch, report: FilterReport
 ) -> Iterator[bytes]:
     """The tar without regular files whose paths match one of `patterns`, where `*` matches slashes, too.
 
-    The entries of `more` follow. Folders stay, and so do whiteouts, without which files of the layers below would
-    reappear. A hard link to an excluded file becomes a file of its own, whose content `fetch` gives. Raises EngineError
-    where that file no longer exists, or where the tar is damaged.
+    Folders stay, and so do whiteouts, without which files of the layers below would reappear. A hard link to an
+    excluded file becomes a file of its own, whose content `fetch` gives. Raises EngineError where that file no longer
+    exists, or where the tar is damaged.
     """
     try:
         yield from _filtered(_Recording(blocks), patterns, fetch, report)
-        yield from more
         yield _END
     except (tarfile.TarError, EOFError) as error:
         raise EngineError(f"the engine's layer is damaged: {error}", hint="repeat the command") from None

@@ -7,6 +7,7 @@ CMD in `/etc/rc`, volumes in `/etc/fstab`. Source: enroot `src/docker.sh` (docke
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import posixpath
 import re
@@ -54,10 +55,10 @@ def write(job: ExportJob) -> Metadata:
                 files = _counted(blocks, one.size, job.progress)
                 for edit in job.changed.edits.values():
                     files = edit(files)
-                # enroot's files instead of the image's own
-                more = _entries(config, job.notify)
                 empty = contextlib.nullcontext((0, iter(())))
-                files = filter_layer(files, _EXCLUDED, lambda path: empty, FilterReport(), more)
+                files = filter_layer(files, _EXCLUDED, lambda path: empty, FilterReport())
+                # enroot's files come first: of two entries sqfstar takes the first, also if the image has a link there.
+                files = itertools.chain(_entries(config, job.notify), files)
                 _squash(files, file, job.target)
             partial.replace(job.target)
         except BaseException as error:

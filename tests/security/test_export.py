@@ -6,6 +6,8 @@ import contextlib
 import io
 import os
 import shutil
+import subprocess
+import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +70,29 @@ def test_a_link_planted_after_the_check_leads_nowhere(
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     user("export", image, "-o", "x.out", "--format", "squashfs")
     assert list(outside.iterdir()) == []
+
+
+def test_a_link_of_the_image_stands_for_no_file_of_enroots(engine: Engine, tmp_path: Path) -> None:
+    """enroot mounts what /etc/fstab says on the host."""
+    name, content = unique("export"), io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for path in ("fstab", "environment"):
+            link = tarfile.TarInfo(f"etc/{path}")
+            link.type, link.linkname = tarfile.SYMTYPE, "../evil"
+            tar.addfile(link)
+        evil = tarfile.TarInfo("evil")
+        evil.size = 4
+        tar.addfile(evil, io.BytesIO(b"evil"))
+    content.seek(0)
+    engine.import_image(content, f"reprokit/{name}", "cpu", [])
+    try:
+        User(tmp_path / "user")("export", f"reprokit/{name}:cpu", "-o", "x.sqsh", "--format", "squashfs")
+    finally:
+        engine.remove_image(f"reprokit/{name}:cpu", force=True)
+    out, root = tmp_path / "user" / "here" / "x.sqsh", tmp_path / "root"
+    subprocess.run(["unsquashfs", "-q", "-n", "-d", str(root), str(out)], check=True, capture_output=True)
+    for path in ("fstab", "environment"):
+        assert not (root / "etc" / path).is_symlink() and b"evil" not in (root / "etc" / path).read_bytes()
 
 
 def test_a_squashfs_that_another_process_writes_is_waited_for(image: str, tmp_path: Path) -> None:
