@@ -25,7 +25,7 @@ from reprokit.image.classic import Classic, keep_last_good
 from reprokit.image.events import BuildPlan, BuildStep, Built, Event, Failed, Note, OutputLine
 from reprokit.image.failure import build_error
 from reprokit.image.inputs import Inputs
-from reprokit.image.labels import image_name, labels
+from reprokit.image.labels import labels
 from reprokit.image.made import BuildSteps
 from reprokit.image.record import Log, write_record
 from reprokit.recipe.find import Target
@@ -148,9 +148,8 @@ class BuilderRun:
         return BuildSteps(self.target, self.inputs.base.image_id, self.builder.states, self.started)
 
     def _last_event(self) -> Built | Failed:
-        name = self.options.name or image_name(self.target)
         plan = BuildPlan(
-            name=name,
+            name=self.options.name,
             rendered=self.inputs.rendered,
             base_id=self.inputs.base.image_id,
             base_name=self.inputs.base.name,
@@ -168,7 +167,7 @@ class BuilderRun:
                 self._report(event)
         finally:
             events.close()
-        raise EngineError("the build ended without a result", name)
+        raise EngineError("the build ended without a result", plan.name)
 
     def _report(self, event: Event) -> None:
         if isinstance(event, OutputLine):
