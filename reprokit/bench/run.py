@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reprokit import __version__
 from reprokit.bench.condition import doubts, probe_state, samples_of, watched
@@ -27,6 +27,9 @@ from reprokit.results.likeness import has_params, without_clocks
 from reprokit.results.record import Record
 from reprokit.results.roofline import limits
 from reprokit.untrusted.limits import SAMPLES
+
+if TYPE_CHECKING:
+    from reprokit.bench.checkout import Checkout
 
 _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
 
@@ -100,13 +103,19 @@ class BenchOrigin:
 
 @dataclass(frozen=True)
 class Bench:
-    """A container of `target` to run benchmarks in. `place` puts the recipe's data into the workspace."""
+    """A container of `target` to run benchmarks in. `place` puts the recipe's data into the workspace.
+
+    `checkout` reads the state of the workspace, which `origin` has as it was at the begin. `moved` is the reason for
+    doubt once someone has changed it while a benchmark ran; records that are appended to a tracked file do not count.
+    """
 
     target: Target
     execute: Execute
     hardware: Hardware
     origin: BenchOrigin
     place: Callable[[Input], None]
+    checkout: Callable[[], Checkout] | None = None
+    moved: list[str] = field(default_factory=list)
 
     def measure(
         self,
@@ -128,6 +137,7 @@ class Bench:
         data = [file.data for file in benchmark.inputs if file.data and file.data not in sums]
         unlocked = [f"the data {name} has no SHA-256 in the lock, so its content was not verified" for name in data]
         run = partial(self._run, benchmark, folder, on_output, rounds.timeout or benchmark.timeout, where, combination)
+        files_before = self._seen()
         began = time.monotonic()
         for _ in range(rounds.warm_up):
             run()
@@ -151,7 +161,9 @@ class Bench:
         seconds = round(time.monotonic() - began, 3)
         after = probe_state(self.execute)
         merged = together(runs)
-        seen_here = doubts(self.hardware.threads, before, after, samples)
+        if files_before and (files_after := self._seen()) and files_after != files_before:
+            self.moved[:] = ["the commit or the tracked files of the workspace changed while benchmarks ran"]
+        seen_here = [*self.moved, *doubts(self.hardware.threads, before, after, samples)]
         reasons = (*self.origin.warnings, *self.hardware.doubts, *unlocked, *different(changed), *seen_here)
         origin = {name: value for name, value in vars(self.origin).items() if name != "warnings"}
         return [
@@ -186,6 +198,11 @@ class Bench:
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
         ]
+
+    def _seen(self) -> Checkout | None:
+        """The state of the workspace, None where that is unknown."""
+        found = self.checkout() if self.checkout and self.origin.dirty is not None else None
+        return found if found and found.dirty is not None else None
 
     def _run(
         self,

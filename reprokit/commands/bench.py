@@ -212,7 +212,7 @@ def opened_bench(
         put = partial(_absent, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
         # The workspace of a node is a copy, which may differ from the checkout here.
         folder = workspace.locate(target.workspace, target.path)
-        checkout = Checkout() if engine.host.name else checkout_of(folder)
+        checkout = Checkout if engine.host.name else partial(checkout_of, folder)
         origin = BenchOrigin(
             input_hash=image.inputs,
             image_digest=image.image_id,
@@ -220,12 +220,12 @@ def opened_bench(
             image_stale=is_stale,
             image_verified=trust.verified(image.image_id),
             lock_hash=ImageLabels.read(labels_of(engine.image(image.image_id) or {})).lock,
-            **checkout._asdict(),
+            **checkout()._asdict(),
             node=engine.host.name,
             env_file=marks(variables),
             services={name: each["ImageID"] for name, each in services.of_container(engine, container).items()},
         )
-        yield engine, container, Bench(target, run, probe(run), origin, put)
+        yield engine, container, Bench(target, run, probe(run), origin, put, checkout)
     finally:
         with suppress(ReprokitError):  # an error here would hide the first one
             stop(engine, container)

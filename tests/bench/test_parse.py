@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reprokit.bench import printed
 from reprokit.bench.parse import Measurement, parse, threads_of
 from reprokit.errors import WorkFailed
 from reprokit.recipe.model import Parse
@@ -143,6 +144,15 @@ def test_a_verdict_and_an_environment_behind_a_progress_bar_count():
     assert parse(RECORDS, f'100%|##|{{"environment": {{"threads": 3}}}}\n{line()}').environment == {"threads": 3}
     with pytest.raises(WorkFailed, match="results are wrong"):
         parse(RECORDS, f'100%|##|{{"correctness": [{{"ok": false}}]}}\n{line()}')
+
+
+def test_what_programs_of_one_run_report_in_two_ways_is_a_doubt(tmp_path):
+    environments = ['{"environment": {"torch": "2", "threads": 1}}', '{"environment": {"threads": 8, "os": "x"}}']
+    text = "\n".join([environments[0], line(), environments[1], line()])
+    assert parse(RECORDS, text).apart == ("threads",)
+    (tmp_path / "printed").write_text(text)
+    (record,) = printed.read(tmp_path / "printed", "gnn")
+    assert record.warnings == ("different environments were reported: threads",)
 
 
 @pytest.mark.parametrize(("reported", "threads"), [(8, 8), (True, 4), (-1, 4), (10**9, 4), ("8", 4)])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bench import printed
+from reprokit.bench.checkout import Checkout
 from reprokit.bench.hardware import Hardware
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, without_clocks
 from reprokit.errors import UsageError, WorkFailed
@@ -262,16 +262,26 @@ def test_runs_in_different_environments_are_in_doubt(bench):
     assert same.clocks["sm"] == 2 and not any("environments" in text for text in same.warnings)
     (other,) = bench.measure("m", benchmark(command % "cuda$((n == 4))"), ".", rounds=Rounds(repeat=3))
     assert "different environments were reported: device" in other.warnings
+    (both,) = bench.measure("m", benchmark(f"{command % 'cpu'}; {command % 'cuda'}"), ".")
+    assert "different environments were reported: device" in both.warnings
 
 
-def test_two_programs_of_one_run_in_different_environments_are_in_doubt(bench, tmp_path):
-    line = '{"metric": "m", "unit": "s", "samples": [1]}'
-    lines = ['{"environment": {"torch": "2", "threads": 1}}', line, '{"environment": {"threads": 8, "os": "x"}}', line]
-    (tmp_path / "out").write_text("\n".join(lines))
-    (record,) = bench.measure("m", benchmark("cat out"), ".")
-    (outside,) = printed.read(tmp_path / "out", "gnn")
-    for doubts in (record.warnings, outside.warnings):
-        assert [text for text in doubts if "environments" in text] == ["different environments were reported: threads"]
+def test_a_workspace_that_changes_while_a_benchmark_runs_is_a_doubt_from_then_on(bench):
+    states: list[Checkout] = []
+    bench = replace(bench, checkout=lambda: states.pop(0))
+
+    def is_doubted(*now: Checkout) -> bool:
+        states.extend(now)
+        (record,) = bench.measure("m", benchmark('echo \'{"metric": "m", "unit": "s", "samples": [1]}\''), ".")
+        return any("changed while" in text for text in record.warnings)
+
+    old, new, unknown = (
+        Checkout(ORIGIN.commit, False),
+        Checkout(ORIGIN.commit, True, "ef" * 20),
+        Checkout(ORIGIN.commit),
+    )
+    assert not is_doubted(old, old) and not is_doubted(new, new) and not is_doubted(old, unknown)
+    assert is_doubted(old, new) and is_doubted(new, new)
 
 
 def test_a_doubt_about_the_checkout_is_in_the_records(bench):
