@@ -28,7 +28,8 @@ def recipe_text(path: Path) -> str:
     try:
         return files.read(path, _MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the recipe: {error}", str(path)) from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read the recipe: {why}", str(path)) from None
 
 
 def load_text(text: str, where: str, name: str) -> Recipe:

@@ -178,5 +178,5 @@ def test_what_is_no_recipe_at_all(tmp_path, raw):
 
 
 def test_a_folder_is_no_recipe(tmp_path):
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(UsageError, match=r"cannot read the recipe: Is a directory$"):
         load_file(tmp_path)
