@@ -37,7 +37,7 @@ def check(kind: str, text: str) -> str:
     if not found or scheme not in _SCHEMES:
         raise ValueError(f"{text!r} is not an address; write https://..., http://... or file:///...")
     if re.search(r"[\s,\"'<>\\]", text):
-        raise ValueError(f"{text!r} has characters that an address cannot have")
+        raise ValueError(f"{text!r} has characters that an address cannot have; write a space as %20")
     known = PLACEHOLDERS[kind]
     listed = ", ".join(f"{{{name}}}" for name in known)
     for name in re.findall(r"\{([^{}]*)\}", text):

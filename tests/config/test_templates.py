@@ -22,7 +22,7 @@ from reprokit.config.templates import PLACEHOLDERS, check, fill, git_fields
         ("wheels", "/srv/wheels", "is not an address; write https://..., http://... or file:///..."),
         ("conda", "https://m.test/conda", "must hold {channel}"),
         ("files", "https://m.test/{path", "a brace without its other half"),
-        ("files", "https://m.test/a b/{path}", "characters that an address cannot have"),
+        ("files", "https://m.test/a b/{path}", "characters that an address cannot have; write a space as %20"),
     ],
 )
 def test_what_is_refused(kind: str, text: str, words: str):
