@@ -77,7 +77,7 @@ def _image(engine: Engine, target: Target, against: str | None) -> AbstractConte
     from reprokit.image.labels import image_name
     from reprokit.verify.layers import ImageInEngine, image_in_bundle
 
-    if against and Path(against).is_file():
+    if against and (Path(against).is_file() or against.endswith(".rkit")):
         return image_in_bundle(Path(against), image_name(target))
     return nullcontext(ImageInEngine.of(engine, against or image_name(target)))
 

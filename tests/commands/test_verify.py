@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from reprokit.commands import verify
+from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.recipe.find import target
 from reprokit.verify.compare import ComparedLayer, FileChange
 from reprokit.verify.run import Verification
 
@@ -14,6 +16,16 @@ def test_without_a_lock_nothing_is_built(call, recipe):
     recipe("paper", "variants:\n  cpu: {base: 'debian:12'}\n")
     error = call("verify", "paper").exception
     assert isinstance(error, UsageError) and "no lock" in error.message and "reprokit lock paper:cpu" in error.hint
+
+
+def test_a_missing_bundle_is_not_looked_for_as_an_image(recipe, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    recipe("paper", "variants:\n  cpu: {base: 'debian:12'}\n")
+    with (
+        pytest.raises(UsageError, match="cannot read the bundle: No such file"),
+        verify._image(Engine(None), target("paper"), "old.rkit"),
+    ):
+        pass
 
 
 def test_what_differs_comes_first_and_control_characters_are_escaped(capsys: pytest.CaptureFixture[str]):
