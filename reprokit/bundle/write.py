@@ -87,7 +87,9 @@ def write(job: ExportJob) -> Metadata:
     space.
     """
     target, store, notify = job.target, job.store, job.notify
-    # Missing extras are reported before the engine has worked for minutes.
+    # Missing extras and a key that cannot sign are reported before the engine has worked for minutes.
+    if job.key:
+        signature.sign(b"", job.key)
     for recipe in job.workspaces:
         workspace_of(recipe)
     if job.inputs:
