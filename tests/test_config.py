@@ -97,6 +97,10 @@ def test_a_file_that_cannot_be_read(file: Path):
     file.write_bytes(b"\xff")
     with pytest.raises(UsageError, match="cannot read the configuration"):
         load(file, {})
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(UsageError, match=r"cannot read the configuration: Is a directory$"):
+        load(file, {})
 
 
 def test_presets_are_by_name_and_name_their_archives():

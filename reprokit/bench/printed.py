@@ -35,7 +35,8 @@ def read(file: Path, recipe: str) -> list[Record]:
         COMMAND_OUTPUT.check(len(output), "bytes of output", str(file))
         parsed = parse(Parse(format="records"), output.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the records cannot be read: {error}", str(file)) from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"the records cannot be read: {why}", str(file)) from None
     except WorkFailed as error:
         raise UsageError(f"neither records nor a benchmark's output: {error.message}", str(file)) from None
     environment, clocks = without_clocks(parsed.environment)

@@ -117,7 +117,8 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
             raise UsageError("REPROKIT_CONFIG names no file", str(path), hint) from None
         text = ""
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the configuration: {error}", str(path)) from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"cannot read the configuration: {why}", str(path)) from None
     document = yaml.read(text, str(path))
     try:
         written = ConfigFile.model_validate({} if document.data is None else document.data)
