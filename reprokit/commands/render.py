@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -49,4 +50,5 @@ def render(
     if as_json:
         dump({"recipe": chosen.label, "file": str(output / "Dockerfile")})
         return
-    echo(f"wrote {output / 'Dockerfile'}; build it with: docker build -t {chosen.label} {output}", err=True)
+    command = shlex.join(["docker", "build", "-t", chosen.label, str(output)])
+    echo(f"wrote {output / 'Dockerfile'}; build it with: {command}", err=True)

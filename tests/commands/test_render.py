@@ -8,9 +8,9 @@ from reprokit.errors import EngineError, UsageError
 
 def test_to_standard_output_and_to_a_folder_are_the_same(call, tmp_path):
     printed = call("render", "featgraph:cpu").stdout
-    result = call("render", "featgraph:cpu", "-o", "deep/down")
-    assert (tmp_path / "deep/down/Dockerfile").read_text() == printed
-    assert result.stdout == "" and "docker build -t featgraph:cpu deep/down" in result.stderr
+    result = call("render", "featgraph:cpu", "-o", "deep/my papers")
+    assert (tmp_path / "deep/my papers/Dockerfile").read_text() == printed
+    assert result.stdout == "" and "docker build -t featgraph:cpu 'deep/my papers'" in result.stderr
 
 
 def test_a_folder_that_cannot_be_is_one_line(call, tmp_path):
