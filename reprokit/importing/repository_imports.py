@@ -114,7 +114,7 @@ def imports_of(
             rest = "PyPI has no distribution of it" if known == "" else "which distribution has it?"
             found.questions.append(Question(f"the module {module} is imported: {rest}", statement.origin))
     if gone:
-        text = f"{', '.join(gone)}: modules of Python 2, which no distribution here has; the code needs changes"
+        text = f"the code needs changes: no distribution here has Python 2, whose modules it imports ({', '.join(gone)})"
         found.questions.append(Question(text, next(iter(gone.values())).origin))
     if generated:
         text = f"protoc makes modules that are imported from {', '.join(generated)}: with which command?"

@@ -41,7 +41,7 @@ def test_a_module_of_a_shared_package_may_be_imported_from_it(decided):
 def test_modules_of_python_2_are_one_question(decided):
     code = "import cPickle, numpy\nimport urllib2\nimport commands\ndef late():\n    import Queue\n"
     found = decided({"train.py": code, "commands.py": ""})
-    text = "cPickle, urllib2: modules of Python 2, which no distribution here has; the code needs changes"
+    text = "the code needs changes: no distribution here has Python 2, whose modules it imports (cPickle, urllib2)"
     assert [(q.text, str(q.origin)) for q in found.questions] == [(text, "train.py:1")]
     assert set(found.requirements) == {"numpy"}
 
