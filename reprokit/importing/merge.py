@@ -74,18 +74,18 @@ def merged(stated: Sequence[Stated]) -> Choice:
     """One requirement for one project. What contradicts a weightier one loses, and is listed."""
     ranked = sorted(stated, key=lambda one: (-one.weight, one.statement.origin.file.count("/")))
     declared = ranked[0].requirement.specifier and ranked[0].statement.format not in _CI
-    joined = _Joined()
+    joined, together = _Joined(), _Joined()
+    exact = [
+        one for one in ranked[:_MOST_STATED] if one.statement.format in _CI and "==" in str(one.requirement.specifier)
+    ]
+    tried = exact if declared or not all([together.add(one.requirement.specifier) for one in exact]) else []
     lost: list[Overruled] = []
     origins: list[Origin] = []
     extras: set[str] = set()
     for one in ranked[:_MOST_STATED]:
         known = len(joined.parts)
-        if (
-            declared
-            and one.statement.format in _CI
-            and any(part.operator == "==" for part in one.requirement.specifier)
-        ):
-            why = f"CI tries several versions, and {origins[0]} counts more"
+        if one in tried:
+            why = "CI tries several versions" + (f", and {origins[0]} counts more" if declared else "")
             lost.append(Overruled(str(one.requirement), one.statement.origin, why))
             continue
         if not joined.add(one.requirement.specifier):
@@ -103,6 +103,7 @@ def merged(stated: Sequence[Stated]) -> Choice:
     name = ranked[0].requirement.name
     extra = f"[{','.join(sorted(extras))}]" if extras else ""
     specifier = SpecifierSet(",".join(map(str, joined.parts)))
+    origins = origins or [ranked[0].statement.origin]
     return Choice(f"{name}{extra}{specifier}", tuple(dict.fromkeys(origins)), "", tuple(dict.fromkeys(lost)))
 
 

@@ -114,7 +114,9 @@ def imports_of(
             rest = "PyPI has no distribution of it" if known == "" else "which distribution has it?"
             found.questions.append(Question(f"the module {module} is imported: {rest}", statement.origin))
     if gone:
-        text = f"the code needs changes: no distribution here has Python 2, whose modules it imports ({', '.join(gone)})"
+        text = (
+            f"the code needs changes: no distribution here has Python 2, whose modules it imports ({', '.join(gone)})"
+        )
         found.questions.append(Question(text, next(iter(gone.values())).origin))
     if generated:
         text = f"protoc makes modules that are imported from {', '.join(generated)}: with which command?"

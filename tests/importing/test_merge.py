@@ -51,3 +51,13 @@ def test_of_two_files_of_a_format_the_one_nearer_to_the_root_counts_more(decided
     choice = decided({**files, "a.py": "import torch\n"}).requirements["torch"]
     assert choice.value == "torch==1.7.0"
     assert [one.why for one in choice.lost] == ["contradicts requirements.txt:1, which counts more"]
+
+
+def test_of_several_versions_that_ci_tries_none_is_taken(decided):
+    more = f"{WORKFLOW}      - run: pip install numpy==1.21\n"
+    choice = decided({".github/workflows/ci.yml": more, "tool.py": "import numpy\n"}).requirements["numpy"]
+    assert choice.value == "numpy" and [str(origin) for origin in choice.origins] == [".github/workflows/ci.yml:6"]
+    assert [(one.value, one.why) for one in choice.lost] == [
+        ("numpy==1.17", "CI tries several versions"),
+        ("numpy==1.21", "CI tries several versions"),
+    ]
