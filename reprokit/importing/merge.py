@@ -73,7 +73,7 @@ def is_for(requirement: Requirement, environment: Mapping[str, str]) -> bool:
 def merged(stated: Sequence[Stated]) -> Choice:
     """One requirement for one project. What contradicts a weightier one loses, and is listed."""
     ranked = sorted(stated, key=lambda one: (-one.weight, one.statement.origin.file.count("/")))
-    declared = ranked[0].requirement.specifier and ranked[0].statement.format not in _CI
+    declared = [o.statement.origin for o in ranked if o.requirement.specifier and o.statement.format not in _CI]
     joined, together = _Joined(), _Joined()
     exact = [
         one for one in ranked[:_MOST_STATED] if one.statement.format in _CI and "==" in str(one.requirement.specifier)
@@ -85,7 +85,7 @@ def merged(stated: Sequence[Stated]) -> Choice:
     for one in ranked[:_MOST_STATED]:
         known = len(joined.parts)
         if one in tried:
-            why = "CI tries several versions" + (f", and {origins[0]} counts more" if declared else "")
+            why = "CI tries several versions" + (f", and {declared[0]} counts more" if declared else "")
             lost.append(Overruled(str(one.requirement), one.statement.origin, why))
             continue
         if not joined.add(one.requirement.specifier):

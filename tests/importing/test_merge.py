@@ -27,6 +27,13 @@ def test_a_version_that_ci_tries_narrows_no_range(decided, declared, found, lost
     assert choice.value == found and [one.why for one in choice.lost] == lost
 
 
+def test_a_version_that_ci_tries_narrows_not_even_a_readme(decided):
+    files = {"README.md": "It needs NumPy 1.20+.\n", ".github/workflows/ci.yml": WORKFLOW, "tool.py": "import numpy\n"}
+    choice = decided(files).requirements["numpy"]
+    assert choice.value == "numpy>=1.20"
+    assert [one.why for one in choice.lost] == ["CI tries several versions, and README.md:1 counts more"]
+
+
 @pytest.mark.parametrize("build", ["numpy==1.19.3", "numpy>=2.0.0rc1,<2.3"])
 def test_the_numpy_that_wheels_for_others_are_built_with_does_not_count(decided, build):
     pyproject = f"[build-system]\nrequires = ['{build}']\n[project]\nname = 'tool'\ndependencies = ['numpy>=1.22.4']\n"
