@@ -45,7 +45,7 @@ class Place:
     @property
     def text(self) -> bytes:
         part = self.block.text[self.start : self.end]
-        return part[_prefix(part) :]
+        return part[_prefix(part) :].rstrip()
 
     def around(self, lines: int) -> bytes:
         """The line between its neighbours."""

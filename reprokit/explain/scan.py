@@ -32,6 +32,8 @@ _PYTHON_WARNING = re.compile(r"\w+Warning: ")
 # Source code in a traceback or below a warning.
 _SOURCE = re.compile(r"^raise \w|^warnings?\.warn")
 _BREAK = re.compile(rb"\s*\n\s*")
+# Quotes as rules write them.
+_QUOTES = bytes.maketrans(b'`"', b"''")
 
 
 @dataclass
@@ -93,9 +95,9 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         line += block.text.count(b"\n", counted, start)
         counted = start
         place = Place(block, start, end, line)
-        numbers = matcher.set.search(block.text[start:end])
-        if place.text != block.text[start:end]:  # what a builder puts before a line hides its beginning
-            numbers = sorted({*numbers, *matcher.set.search(place.text)})
+        # What a builder puts before a line hides its beginning; programs and their versions quote differently.
+        forms = {block.text[start:end], place.text, place.text.translate(_QUOTES)}
+        numbers = sorted({number for form in forms for number in matcher.set.search(form)})
         if numbers:
             _record(found, matcher, numbers, place)
         position = max(end, match.end())
@@ -186,11 +188,13 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
         hit.last = place.line
         return True
     pattern = _compiled(matcher.patterns[number])
-    match = pattern.search(place.text) or pattern.search(place.block.text[place.start : place.end])
+    whole = place.block.text[place.start : place.end]
+    as_written = pattern.search(place.text) or pattern.search(whole)
+    match = as_written or pattern.search(place.text.translate(_QUOTES))
     before = replaced.values if replaced else {}
     values = {**before, **(_values(near) if near else {}), **(_values(match) if match else {})}
     found.rules[rule.id] = hit = _hit(place, values)
-    hit.length = len(match[0]) if match else 0
+    hit.length = len(as_written[0]) if as_written else 0
     return True
 
 

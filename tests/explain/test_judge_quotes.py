@@ -107,3 +107,18 @@ def test_what_a_warning_told_is_kept_for_the_error_of_the_same():
 def test_a_call_of_cuda_with_a_wrong_argument_is_not_called_a_want_of_memory():
     cause = explain(logs.stream("RuntimeError: CUDA error: invalid argument\n")).causes[0].cause
     assert "memory is full" not in cause and "means: an argument of the call is wrong" in cause
+
+
+@pytest.mark.parametrize("opening", ["'", "`", '"', "\N{LEFT SINGLE QUOTATION MARK}"])
+def test_a_message_is_known_in_any_quotes(opening: str):
+    closing = {"`": "'", "\N{LEFT SINGLE QUOTATION MARK}": "\N{RIGHT SINGLE QUOTATION MARK}"}.get(opening, opening)
+    for name, rule in (("h5py", "missing-python-package"), ("sklearn", "opencv-numpy-cv2")):
+        for both in (closing, opening):
+            text = f"ModuleNotFoundError: No module named {opening}{name}{both}\n"
+            assert explain(logs.stream(text)).causes[0].rule == rule, text
+
+
+@pytest.mark.parametrize("line", ["No module named h5py  ", "ImportError: No module named 'h5py'\t"])
+def test_blanks_at_the_end_of_a_line_hide_no_cause(line: str):
+    cause = explain(logs.stream(f"[ImportError]     \n{line}\n")).causes[0]
+    assert (cause.rule, cause.line) == ("missing-python-package", 2)
