@@ -34,6 +34,7 @@ _WENT_ON = re.compile(
     rb"(?i)succe(?:ss|ed)|retry|falling back|fall back|continuing|trying again|(?<!for )\bcompleted?\b"
     rb"|\b(?:finished|done|epoch|loss|accuracy|throughput|bandwidth|saved|started|ready|listening)\b"
     rb"|(?<![\w.-])\d(?:[\d.,]*\d)? ?(?:ms|us|s|it/s|[GM]B/s|[GT]FLOP/?s|\w+/s(?:ec)?)\b"
+    rb"|\b(?:suppress|disable|silence) (?:this|these) (?:warning|message)s?\b"
     rb"|^INFO\[\d+\] (?!.*(?:delet|shut|stopp|clean|roll))|^(?:[0-9a-f]{12}|[0-9a-f]{64})$"
 )
 # Results: more of them than one after an error show that it ended nothing.

@@ -165,8 +165,15 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
     after = bool(later) or any(error.line > hit.last for error in found.errors)
     warned = after and warns(rule, hit.text)
     survived = overtaken or long_ago or warned
-    stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last
+    stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last and not _beside(known, found)
     return _ORDER.index("symptom") if survived or stepped_over else rank
+
+
+def _beside(known: list[tuple[LogRule, Hit]], found: Scan) -> bool:
+    """Whether the last success was that of a part beside what failed: only the failure itself follows it."""
+    success = found.signs.get("success", 0)
+    errors = [hit.last for rule, hit in known if rule.kind != "symptom"] + [hit.line for hit in found.errors]
+    return found.signs.get("failure", 0) > success >= max(errors, default=0)
 
 
 def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:

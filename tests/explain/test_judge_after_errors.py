@@ -175,3 +175,26 @@ def test_a_fault_of_code_inside_a_package_is_one_of_versions():
 )
 def test_what_reads_like_an_error_and_is_none(text: str):
     assert explain(logs.stream(text)).success
+
+
+def test_a_part_that_was_built_beside_the_failure_does_not_excuse_it():
+    text = (
+        "collect2: fatal error: cannot find 'ld'\nmake[2]: *** [libflux.so] Error 1\n"
+        "make[1]: *** Waiting for unfinished jobs....\n[100%] Built target flux_objs\n"
+    )
+    cause = explain(logs.stream(text + "make: *** [all] Error 2\n")).causes[0]
+    assert (cause.rule, cause.confidence > 0.5) == ("ld-setup", True)
+    other = "a.cc:1:10: fatal error: cudnn.h: No such file or directory\n"
+    again = explain(logs.stream(text + other + "make: *** [all] Error 2\n")).causes
+    assert again[0].rule == "cudnn-header"  # what came before that success was survived
+
+
+def test_commands_that_a_shell_traces_accuse_nobody():
+    assert explain(logs.stream("+ timeout -s SIGSEGV 4m ./hello\nHello, world\n")).success
+
+
+def test_a_message_that_may_be_suppressed_ended_nothing():
+    text = "PMIx was unable to find a usable compression library\non the system.\n\n"
+    after = 'You can suppress this warning by adding "silence=1"\nHello, world, I am 0 of 2\n'
+    assert not explain(logs.stream(text)).success
+    assert explain(logs.stream(text + after)).success
