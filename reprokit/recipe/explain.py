@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 _SHOULD = "Input should be "
-_TYPES = ("str", "int", "float", "bool")
+_TYPES = ("str", "constrained-str", "int", "float", "bool")
 _MOST = 1000  # faults: the text of each takes a kilobyte
 
 
