@@ -78,6 +78,8 @@ def test_it_is_readable_on_a_phone_without_javascript(browser, page_file):
     with_script = browser.new_context(viewport={"width": 390, "height": 844}).new_page()
     with_script.goto(page_file.as_uri())
     assert with_script.evaluate("document.documentElement.scrollWidth") <= 390
+    captions = [box for caption in page.locator("caption").all() if (box := caption.bounding_box())]
+    assert captions and max(box["x"] + box["width"] for box in captions) <= 390
 
 
 def test_a_phone_shows_each_verdict_without_scrolling(browser, tmp_path):
