@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
@@ -87,7 +88,8 @@ class WheelRequest:
         return any(exact_version(Requirement(text)) is None for text in self.requirements)
 
 
-def supported(platform: Platform) -> dict[Tag, int]:
+@lru_cache  # asked for each file of a project, of which there may be thousands
+def supported(platform: Platform) -> Mapping[Tag, int]:
     """The wheel tags of the image's pip with their rank: lower is better."""
     version = tuple(int(part) for part in platform.python.split(".")[:2])
     interpreter = f"cp{version[0]}{version[1]}"

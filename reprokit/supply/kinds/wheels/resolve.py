@@ -258,7 +258,7 @@ def _with_neighbours(error: uv.Unsatisfied, request: WheelRequest, variables: Ma
     return error
 
 
-def best(package: uv.Package, tags: dict[Tag, int], platform: Platform) -> uv.IndexFile:
+def best(package: uv.Package, tags: Mapping[Tag, int], platform: Platform) -> uv.IndexFile:
     """The file that pip would choose: the wheel with the best tag and highest build number, else the sdist."""
     ranked = []
     for file in package.files:
@@ -271,7 +271,7 @@ def best(package: uv.Package, tags: dict[Tag, int], platform: Platform) -> uv.In
     return max(ranked, key=lambda entry: entry[:-1])[-1]
 
 
-def _rank(file: str, tags: dict[Tag, int]) -> tuple[int, tuple[int, str] | tuple[()]] | None:
+def _rank(file: str, tags: Mapping[Tag, int]) -> tuple[int, tuple[int, str] | tuple[()]] | None:
     """A rank, higher is better; None if the file does not fit."""
     if not file.endswith(".whl"):
         return -len(tags), ()
