@@ -48,3 +48,8 @@ class SourceError(ReprokitError):
     """The network or a source failed."""
 
     exit_code = 4
+
+
+def unread(error: OSError | UnicodeDecodeError) -> str:
+    """Why a text file could not be read, without the number and the path that an OSError's own text has."""
+    return str(error.strerror if isinstance(error, OSError) else error)

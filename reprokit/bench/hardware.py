@@ -86,11 +86,11 @@ def read(text: str) -> Hardware:
     rows = [[cell.strip() for cell in row.split(",")] for row in values.get("gpu", [])]
     gpus = [(*row, "", "", "")[:5] for row in rows if len(row) in (2, 5)]
     slices: list[list[str]] = []
-    for text in values.get("slice", []):
-        if text == "GPU":
+    for each in values.get("slice", []):
+        if each == "GPU":
             slices.append([])
         elif slices:
-            slices[-1].append(f" {text}")
+            slices[-1].append(f" {each}")
     slices = slices if len(slices) == len(gpus) else [[]] * len(gpus)
     names = [cells[0] + part for cells, parts in zip(gpus, slices, strict=True) for part in parts or [""]]
     clocks: dict[str, int | str | list[int]] = {}

@@ -75,7 +75,7 @@ def parse(spec: Parse, text: str) -> Parsed:
 
 
 def different(names: Iterable[str]) -> list[str]:
-    """The reason to doubt samples that were measured in different environments; empty without names."""
+    """Why samples are in doubt: `names` are what their environments differ in. Empty if they are alike."""
     found = list(names)
     return [f"different environments were reported: {some_of(found)}"] if found else []
 

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 
 from reprokit.bench.parse import different, parse, threads_of
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import UsageError, WorkFailed, unread
 from reprokit.recipe.model import Parse
 from reprokit.results import lines
 from reprokit.results.likeness import without_clocks
@@ -35,8 +35,7 @@ def read(file: Path, recipe: str) -> list[Record]:
         COMMAND_OUTPUT.check(len(output), "bytes of output", str(file))
         parsed = parse(Parse(format="records"), output.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"the records cannot be read: {why}", str(file)) from None
+        raise UsageError(f"the records cannot be read: {unread(error)}", str(file)) from None
     except WorkFailed as error:
         raise UsageError(f"neither records nor a benchmark's output: {error.message}", str(file)) from None
     environment, clocks = without_clocks(parsed.environment)

@@ -87,7 +87,7 @@ def write(job: ExportJob) -> Metadata:
     space.
     """
     target, store, notify = job.target, job.store, job.notify
-    # Missing extras and a key that cannot sign are reported before the engine has worked for minutes.
+    # Report a missing extra, or a key that cannot sign, before the engine works for minutes.
     if job.key:
         signature.sign(b"", job.key)
     for recipe in job.workspaces:

@@ -21,7 +21,7 @@ from pydantic import (
 from reprokit import paths
 from reprokit.config import templates
 from reprokit.config.nodes import Node, WrittenNodes, nodes_of
-from reprokit.errors import UsageError
+from reprokit.errors import UsageError, unread
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
 from reprokit.recipe.fields import Size
@@ -117,8 +117,7 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
             raise UsageError("REPROKIT_CONFIG names no file", str(path), hint) from None
         text = ""
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the configuration: {why}", str(path)) from None
+        raise UsageError(f"cannot read the configuration: {unread(error)}", str(path)) from None
     document = yaml.read(text, str(path))
     try:
         written = ConfigFile.model_validate({} if document.data is None else document.data)

@@ -95,7 +95,7 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         line += block.text.count(b"\n", counted, start)
         counted = start
         place = Place(block, start, end, line)
-        # What a builder puts before a line hides its beginning; programs and their versions quote differently.
+        # A builder's prefix hides how a line begins. Programs, and versions of one, write different quotes.
         forms = {block.text[start:end], place.text, place.text.translate(_QUOTES)}
         numbers = sorted({number for form in forms for number in matcher.set.search(form)})
         if numbers:

@@ -258,7 +258,7 @@ def _reported(statements: Sequence[Statement], folder: str) -> list[Question]:
 
 
 def _python_paths(paths: Collection[str], folder: str, part: bool) -> list[str]:
-    """The folder that a project's packages are imported from without its installation, and the root of other code."""
+    """The entries of PYTHONPATH: the folder of the project's packages, and the root if other code uses them."""
     source = f"{folder}/src".lstrip("/")
     inner = any(path.startswith(f"{source}/") and path.endswith("/__init__.py") for path in paths)
     packages = inner and f"{source}/__init__.py" not in paths  # otherwise it is a package itself

@@ -20,22 +20,21 @@ from reprokit.errors import UsageError
 from reprokit.importing.build_minima import minima, unmet
 from reprokit.importing.decision import Choice, Overruled, PythonBase
 from reprokit.importing.model import Statement
-from reprokit.importing.projects import project_folder
+from reprokit.importing.projects import METADATA, project_folder
 from reprokit.importing.requirement_facts import exact as exact_version
 from reprokit.importing.requirement_lines import valid_requirement
 from reprokit.recipe.pin_names import PACKAGES
 
-# Metadata excludes Pythons; the others say which one the authors used, the most telling first.
-_BOUNDS = ("pyproject", "setup.cfg", "setup.py")
 _PATCH = re.compile(r"(==\s*3\.[0-9]+)\.[0-9]+(?:\.\*)?(?![0-9.])")
 _SERIES = re.compile(r"==\s*3\.([0-9]{1,2})(?![0-9])")
 _MINOR = re.compile(r"3\.[0-9]{1,2}")
 # Files whose exact versions of compiled packages have wheels for some Pythons only.
-_PINNING = (*_BOUNDS, "pipfile", "environment", "requirements", "dockerfile")
+_PINNING = (*METADATA, "pipfile", "environment", "requirements", "dockerfile")
 # Files whose version of a package counts if it is the only one, and the others name none.
 _TELLING = ("devcontainer", "script", "readme")
 _MOST_EXACT = 20
 _FRAMEWORKS = ("torch", "tensorflow")  # code for one major version of them does not run with the next
+# Metadata excludes Pythons. These say which one the authors used, the most telling first.
 _WISHES = ("dockerfile", "pipfile", "environment", "requirements", "repo2docker", "devcontainer", "script", "readme")
 
 
@@ -46,7 +45,7 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     """
     stated = [s for s in statements if s.subject == "python" and s.scope == "run"]
     folder = project_folder(statements)  # others' metadata is not for this project
-    bounds = [s for s in stated if s.format in _BOUNDS and s.origin.file.rpartition("/")[0] == folder]
+    bounds = [s for s in stated if s.format in METADATA and s.origin.file.rpartition("/")[0] == folder]
     wishes = sorted((s for s in stated if s.format in _WISHES), key=lambda s: _WISHES.index(s.format))
     tested = [s for s in statements if s.subject == "tested" and _MINOR.fullmatch(s.value)]
     needed = [s for s in statements if s.subject == "package" and s.scope == "run"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from reprokit.errors import UsageError
+from reprokit.errors import UsageError, unread
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
 from reprokit.recipe.model import Recipe
@@ -28,8 +28,7 @@ def recipe_text(path: Path) -> str:
     try:
         return files.read(path, _MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the recipe: {why}", str(path)) from None
+        raise UsageError(f"cannot read the recipe: {unread(error)}", str(path)) from None
 
 
 def load_text(text: str, where: str, name: str) -> Recipe:

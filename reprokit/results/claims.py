@@ -183,8 +183,8 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
     if baseline.value is not None:
         factor = unit_factor(baseline.unit, group.identity["unit"])
         if factor is None:
-            units = (group.identity["unit"] or "no unit", baseline.unit or "no unit")
-            return "measured in {}, its baseline is in {}".format(*units)
+            measured = group.identity["unit"] or "no unit"
+            return f"measured in {measured}, its baseline is in {baseline.unit or 'no unit'}"
         return _ratio_found(claim, [baseline.value * factor] * 2, group.samples, (group,))
     metric = baseline.metric or claim.metric
     cases = [

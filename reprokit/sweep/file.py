@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, FiniteFloat, StringConstraints, ValidationError
 
-from reprokit.errors import UsageError
+from reprokit.errors import UsageError, unread
 from reprokit.recipe import fields as f
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
@@ -53,8 +53,7 @@ def load(path: Path) -> SweepFile:
     try:
         text = files.read(path, _MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UsageError(f"cannot read the sweep: {reason}", str(path)) from None
+        raise UsageError(f"cannot read the sweep: {unread(error)}", str(path)) from None
     document = yaml.read(text, str(path))
     if not isinstance(document.data, dict):
         raise UsageError("a sweep is a mapping of fields", str(path), "see `reprokit help sweep`")
