@@ -72,6 +72,15 @@ def test_an_unknown_option_is_wrong_usage():
     assert done.stderr.startswith("error: No such option")
 
 
+def test_an_option_of_the_command_in_the_container_is_said_to_follow_two_dashes():
+    done = reprokit("run", "gnn", "ls", "-l")
+    assert done.stderr == (
+        "error: No such option: -l\n"
+        "hint: options of a command in the container follow `--`: `reprokit run NAME -- ls -l`\n"
+    )
+    assert "hint: see `reprokit run --help`" in reprokit("run").stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -65,7 +65,9 @@ def _checked(record: Record, where: str) -> bytes:
 
 
 def check_writable(file: Path) -> None:
-    """To be called before measuring. Raises EngineError where the results cannot be written."""
+    """To be called before measuring. Raises EngineError or UsageError where the results cannot be written."""
+    if file.is_dir():
+        raise disk.unwritable(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)), "the results", file)
     disk.check_writable(file, "the results", "start in a folder that you can write")
 
 

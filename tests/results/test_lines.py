@@ -14,7 +14,7 @@ import pytest
 
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.results.index import read_groups
-from reprokit.results.lines import append, read, remove
+from reprokit.results.lines import append, check_writable, read, remove
 from reprokit.results.record import SCHEMA
 
 
@@ -111,7 +111,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from reprokit.results.index import read_groups
-from reprokit.results.lines import append, read, remove
+from reprokit.results.lines import append, check_writable, read, remove
 
 folder, number = Path(sys.argv[1]), int(sys.argv[2])
 first = read(folder / "seed.jsonl")[0]
@@ -218,6 +218,11 @@ def test_a_file_that_cannot_be_written_is_named(record, tmp_path):
     with pytest.raises(UsageError) as error:
         append(tmp_path, "results/x.jsonl", [record()])
     assert "results/x.jsonl" in error.value.where
+
+
+def test_a_folder_in_place_of_the_file_is_named_before_measuring(tmp_path):
+    with pytest.raises(UsageError, match="the results cannot be written: Is a directory"):
+        check_writable(tmp_path)
 
 
 @pytest.mark.parametrize("planted", ["results/x.jsonl", "results"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
@@ -51,16 +52,16 @@ def test_a_label_may_have_any_character():
 @pytest.mark.parametrize(
     "answer",
     [
-        listing({**IMAGE, "layers": [DIGEST] * 501}),
-        listing(*[IMAGE | {"labels": {str(number): "" for number in range(400_000)}}]),
-        listing(free="9" * 400),
-        listing(free=HUGE),
-        listing(free="1e999"),
+        lambda: listing({**IMAGE, "layers": [DIGEST] * 501}),
+        lambda: listing(*[IMAGE | {"labels": {str(number): "" for number in range(400_000)}}]),
+        lambda: listing(free="9" * 400),
+        lambda: listing(free=HUGE),
+        lambda: listing(free="1e999"),
     ],
     ids=["layers", "values", "overflow", "digits", "float"],
 )
-def test_an_impossible_engine_is_one_line_of_the_survey(answer: str):
-    found = survey.ask(AnsweringNode(FACTS + answer), 1)
+def test_an_impossible_engine_is_one_line_of_the_survey(answer: Callable[[], str]):
+    found = survey.ask(AnsweringNode(FACTS + answer()), 1)
     assert found.seen and found.inventory is None and found.error
 
 

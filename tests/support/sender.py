@@ -36,7 +36,7 @@ class Sender:
         )
 
     def send(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return run_verb("send", *words, env=self.environment, timeout=200)
+        return run_verb("send", *words, env=self.environment)
 
 
 def arrived(machine: Machine) -> int:

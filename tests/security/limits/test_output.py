@@ -16,6 +16,7 @@ pytestmark = pytest.mark.long
 Run = Callable[..., str]
 MOST = limits.COMMAND_OUTPUT.default
 HEADER = "Time (%),Total Time (ns),Name\n"
+LAUNCHES = "ID,Kernel Name,gpu__time_duration.sum\n"
 WIDE = "\U0001f600\n"  # each character of the text takes four bytes
 PROFILE = """
 from reprokit.profiling import output
@@ -35,32 +36,33 @@ def filled(line: str, first: str = "") -> str:
     return first + line * ((MOST - len(first) - 4) // len(line))
 
 
+# Made where they are used: they are large.
 TABLES = {
-    "rows": ("nsys", filled("1,1,k\n", HEADER)),
-    "wide rows": ("nsys", filled("1,1,k\n", HEADER + WIDE)),
-    "no table": ("nsys", filled("x\n")),
-    "launches": ("ncu", "ID,Kernel Name,gpu__time_duration.sum\n" + "".join(f"1,k{n},1\n" for n in range(1_000_000))),
-    "symbols": ("perf", filled("x\n")),
+    "rows": ("nsys", lambda: filled("1,1,k\n", HEADER)),
+    "wide rows": ("nsys", lambda: filled("1,1,k\n", HEADER + WIDE)),
+    "no table": ("nsys", lambda: filled("x\n")),
+    "launches": ("ncu", lambda: LAUNCHES + "".join(f"1,k{n},1\n" for n in range(1_000_000))),
+    "symbols": ("perf", lambda: filled("x\n")),
 }
 NO_TABLES = {
-    "a line has more than 10000 columns": filled("a,"),
-    "field larger than field limit": HEADER + "1,1," + "x" * 200_000,
-    "its table has no column Total Time": "Time (%),Time (ns),Name\n1,1,k\n",
+    "a line has more than 10000 columns": lambda: filled("a,"),
+    "field larger than field limit": lambda: HEADER + "1,1," + "x" * 200_000,
+    "its table has no column Total Time": lambda: "Time (%),Time (ns),Name\n1,1,k\n",
 }
 SAMPLE = '{"metric":"m","unit":"s","samples":[1]}\n'
 SAMPLES = {
-    "lines": ("lines", filled("t 1\n")),
-    "cases": ("lines", WIDE + "".join(f"t 1 {n}\n" for n in range(1_300_000))),
-    "records": ("records", filled(SAMPLE)),
-    "long records": ("records", filled('{"metric":"m","unit":"s","samples":[' + "1," * 199_999 + "1]}\n")),
-    "environments": ("records", filled('{"environment":{}}\n', SAMPLE)),
+    "lines": ("lines", lambda: filled("t 1\n")),
+    "cases": ("lines", lambda: WIDE + "".join(f"t 1 {n}\n" for n in range(1_300_000))),
+    "records": ("records", lambda: filled(SAMPLE)),
+    "long records": ("records", lambda: filled('{"metric":"m","unit":"s","samples":[' + "1," * 199_999 + "1]}\n")),
+    "environments": ("records", lambda: filled('{"environment":{}}\n', SAMPLE)),
 }
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_profilers_table_with_many_rows(run: Run, tmp_path: Path, name: str) -> None:
     tool, text = TABLES[name]
-    (tmp_path / "text").write_text(text)
+    (tmp_path / "text").write_text(text())
     refused(run(tool, python=PROFILE, code=2), limits.PROFILE_LINES)
 
 
@@ -74,7 +76,7 @@ def test_of_a_profilers_table_only_the_first_rows_are_kept(run: Run, tmp_path: P
 
 @pytest.mark.parametrize("reason", NO_TABLES)
 def test_a_profilers_table_that_is_none(run: Run, tmp_path: Path, reason: str) -> None:
-    (tmp_path / "text").write_text(NO_TABLES[reason])
+    (tmp_path / "text").write_text(NO_TABLES[reason]())
     said = run("nsys", python=PROFILE, code=4)
     assert f"the output of nsys stats is not valid: {reason}" in said and said.count("error:") == 1
 
@@ -82,7 +84,7 @@ def test_a_profilers_table_that_is_none(run: Run, tmp_path: Path, reason: str) -
 @pytest.mark.parametrize("name", SAMPLES)
 def test_a_benchmark_that_prints_many_samples(run: Run, tmp_path: Path, name: str) -> None:
     kind, text = SAMPLES[name]
-    (tmp_path / "text").write_text(text)
+    (tmp_path / "text").write_text(text())
     refused(run(kind, python=BENCHMARK, code=2), limits.SAMPLES)
 
 
