@@ -200,6 +200,7 @@ def test_the_extension_in_an_image_without_torch_says_what_is_missing(reprokit, 
 @pytest.mark.engine
 @pytest.mark.network
 @pytest.mark.long
+@pytest.mark.xdist_group("extension")  # the longest of all begins first
 def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     # The user's own store and image: what `make demo` has built is not built again.

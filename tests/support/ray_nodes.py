@@ -6,8 +6,10 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
+
+import pytest
 
 from tests.support.paths import ROOT
 
@@ -38,17 +40,44 @@ _NODE = {
 
 
 class RayNodes:
-    """`nodes` are those that run; `kill` ends one with its workers as a crash does."""
+    """`nodes` are those that run, beside the first; `kill` ends one with its workers as a crash does.
 
-    def __init__(self, cluster: Any) -> None:
-        self.cluster = cluster
+    Their $REPROKIT_HOME is `home`: a benchmark of theirs waits for none of the suite's other workers.
+    """
+
+    def __init__(self, home: str) -> None:
+        self.home = home
         self.nodes: list[Any] = []
+        self.cluster = self._patiently(_cluster)
 
     def add(self) -> None:
-        self.nodes.append(self.cluster.add_node(**_NODE, node_name=f"ray-node-{len(self.nodes)}"))
+        name = f"ray-node-{len(self.nodes)}"
+        self.nodes.append(self._patiently(lambda: self.cluster.add_node(**_NODE, node_name=name)))
 
     def kill(self, number: int) -> None:
         self.cluster.remove_node(self.nodes.pop(number), allow_graceful=False)
+
+    def _patiently(self, start: Callable[[], Any]) -> Any:
+        """What `start` starts. Ray waits for a node for 30 s, whatever is set, which a busy machine may exceed."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("REPROKIT_HOME", self.home)
+            for _ in range(_ATTEMPTS - 1):
+                with contextlib.suppress(Exception):
+                    return start()
+            return start()
+
+
+def _cluster() -> Any:
+    """A cluster of one node."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster()
+    try:
+        cluster.add_node(**_NODE)
+    except BaseException:
+        cluster.shutdown()
+        raise
+    return cluster
 
 
 @contextlib.contextmanager
@@ -62,8 +91,10 @@ def ray_nodes(count: int = 4) -> Iterator[RayNodes]:
     try:
         import ray
 
-        found = _started(count)
+        found = RayNodes(f"{folder}/home")
         try:
+            for _ in range(count - 1):
+                found.add()
             os.environ["RAY_ADDRESS"] = found.cluster.address
             yield found
         finally:
@@ -73,22 +104,3 @@ def ray_nodes(count: int = 4) -> Iterator[RayNodes]:
         os.environ.clear()
         os.environ.update(before)
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _started(count: int) -> RayNodes:
-    """Ray waits for a new node for 30 s, whatever is set, which a busy machine may exceed."""
-    from ray.cluster_utils import Cluster
-
-    for left in reversed(range(_ATTEMPTS)):
-        cluster = Cluster()
-        try:
-            cluster.add_node(**_NODE)
-            found = RayNodes(cluster)
-            for _ in range(count - 1):
-                found.add()
-            return found
-        except Exception:
-            cluster.shutdown()
-            if not left:
-                raise
-    raise AssertionError

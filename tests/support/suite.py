@@ -29,7 +29,7 @@ NEEDS = {
 }
 # Fixtures that start something that exists once a run: their tests stay in one worker.
 GROUPS = {"nodes": "cluster"}
-LONG_TIMEOUT_S = 1500
+LONG_TIMEOUT_S = 3000
 
 _skips = Counter[str]()
 _proofs: list[dict[str, object]] = []

@@ -22,8 +22,7 @@ from tests.support.names import unique
 from tests.support.searches import SUMMARY, Journal, job_of, measured_eagerly, tiny_search
 from tests.support.waiting import wait_for
 
-# As in test_ray_cluster.py.
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.long]
 
 NAME = unique("raytune")
 # Stands for python3 and the search in the image: it asks for two plans, one after the other, and measures whatever it

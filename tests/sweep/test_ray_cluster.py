@@ -23,9 +23,7 @@ from tests.support.ray_nodes import RayNodes
 from tests.support.sweeps import RECIPE, by_process, jobs
 from tests.support.waiting import wait_for
 
-# Ray starts slowly on a busy machine. These are not `long`: one of the long tests measures for minutes, and only one
-# benchmark runs at a time.
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.slow, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.long]
 
 
 @pytest.fixture
