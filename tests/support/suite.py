@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import platform
@@ -60,6 +61,7 @@ def pytest_configure() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # Of a few small graphs, the processes in which torch compiles cost more than they save: 100 core seconds.
     os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+    gc.disable()  # until all tests are collected
     # How long an example takes is the machine's affair, and fixtures that are shared by examples hold no state.
     # In CI each run has the same examples: a commit is not refused for what another one did.
     fixed = {"derandomize": True} if os.environ.get("CI") else {}
@@ -89,6 +91,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.timeout(LONG_TIMEOUT_S))
     # What one worker runs alone begins first, so that no worker is left with it at the end.
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)
+
+
+def pytest_collection_finish() -> None:
+    """The tests and what they import stay: to look for garbage in it takes half a second each time."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
