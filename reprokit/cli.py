@@ -116,7 +116,7 @@ def _run() -> int:
     except typer.TyperException as error:
         at = getattr(error, "ctx", None)
         usage = f"hint: see `{at.command_path} --help`" if at else "hint: see `reprokit --help`"
-        if hasattr(error, "possibilities") and any(argument.name == "command" for argument in at.command.params):
+        if at and hasattr(error, "possibilities") and any(argument.name == "command" for argument in at.command.params):
             usage = f"hint: options of a command in the container follow `--`: `{at.command_path} NAME -- ls -l`"
         message = " ".join(line.strip() for line in error.format_message().splitlines()).replace("Value error, ", "")
         _report(f"error: {message}", usage if message else "")

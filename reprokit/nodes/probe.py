@@ -49,6 +49,8 @@ smi() {{
 ! command -v nvidia-smi >/dev/null || smi {QUERY} gpu || smi driver_version driver
 rm -f "$answer"
 cat /sys/module/nvidia/version 2>/dev/null | say driver
+cat /proc/sys/kernel/random/boot_id 2>/dev/null | say boot
+readlink /proc/self/ns/net 2>/dev/null | say network
 {DOCKER}true
 """
 # Runs after the script, for `NodeFacts.nested`.
@@ -62,7 +64,7 @@ class NodeFacts:
 
     `cache` is the user's cache folder, `memory` in bytes, `listening` are TCP ports, `running` the IDs of the engine's
     running containers, `mountinfo` the lines that identify a container around the login. `hung`: the driver does not
-    answer.
+    answer. `machine`: alike for all logins on one machine, "" where unknown.
     """
 
     caller: Caller
@@ -76,6 +78,7 @@ class NodeFacts:
     hung: bool = False
     docker: str = _SOCKET
     running: frozenset[str] = field(default_factory=frozenset)
+    machine: str = ""
 
     @property
     def nested(self) -> bool:
@@ -108,6 +111,7 @@ def parse(output: str) -> NodeFacts:
         hung="hung" in facts,
         docker=docker_address(facts),
         running=frozenset(facts.get("running", ())),
+        machine=" ".join(facts["boot"] + facts["network"]) if {"boot", "network"} <= facts.keys() else "",
     )
 
 

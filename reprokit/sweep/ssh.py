@@ -35,11 +35,16 @@ def nodes_of(names: Sequence[str], where: str) -> list[Node]:
 
 
 def runner(nodes: Sequence[Node], notify: Notify) -> PlaceRunner:
-    """A runner on the nodes that answer; the others are named."""
+    """A runner on the nodes that answer; the others are named, and a second name of one machine."""
     places = []
+    machines: dict[str, str] = {}
     for answer in survey.survey(nodes, _LIMIT_S):
         if answer.seen is None or answer.inventory is None:
             notify(f"{answer.node.name} is left out: {answer.error}")
+            continue
+        first = machines.setdefault(answer.seen.machine or answer.node.name, answer.node.name)
+        if first != answer.node.name:
+            notify(f"{answer.node.name} is left out: it is the same machine as {first}")
             continue
         gpus = tuple(str(number) for number in range(min(len(answer.seen.gpus), _MOST_GPUS)))
         places.append(JobPlace(answer.node.name, answer.node.name, gpus))

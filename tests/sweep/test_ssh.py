@@ -24,6 +24,21 @@ def test_only_nodes_of_the_users_configuration(tmp_path, monkeypatch):
             nodes_of(["gpu1", name], "s")
 
 
+def test_two_names_of_one_machine_do_not_run_jobs_side_by_side(monkeypatch):
+    """They would distort each other's results."""
+    facts = "reprokit:uid 1\nreprokit:gid 1\nreprokit:cache /c\n"
+    boots = {"a": "boot 1\nnetwork 1", "again": "boot 1\nnetwork 1", "b": "boot 2\nnetwork 1", "unknown": "network 1"}
+    known = {name: "".join(f"reprokit:{line}\n" for line in lines.split("\n")) for name, lines in boots.items()}
+    inventory = Inventory("20", "overlay2", Form.PLAIN, None, ())
+    answers = [
+        survey.NodeAnswer(Node(name, name), probe.parse(facts + lines), inventory) for name, lines in known.items()
+    ]
+    monkeypatch.setattr(survey, "survey", lambda nodes, limit_s: answers)
+    notes: list[str] = []
+    assert [place.key for place in runner([], notes.append).places()] == ["a", "b", "unknown"]
+    assert notes == ["again is left out: it is the same machine as a"]
+
+
 @pytest.mark.slow
 def test_a_node_names_no_more_gpus_than_a_machine_has(monkeypatch):
     """Each of them would have a thread and a process here."""

@@ -38,7 +38,7 @@ def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     name = unique("swept")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
-    addresses = {**{node: nodes[node].login for node in HOLDERS}, "away": nodes.down}
+    addresses = {**{node: nodes[node].login for node in HOLDERS}, "away": nodes.down, "same": nodes["node1"].login}
     (tmp_path / "config.yaml").write_text(json.dumps({"nodes": addresses}))
     monkeypatch.setenv("REPROKIT_CONFIG", str(tmp_path / "config.yaml"))
     monkeypatch.chdir(tmp_path)
@@ -58,11 +58,12 @@ def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
 def test_jobs_run_on_all_nodes_and_failures_elsewhere(name: str, tmp_path: Path):
     file = tmp_path / "s.yaml"
     run = f"{{recipe: {name}, parameters: {{N: [1, 2, 3, 4, 5, 6]}}}}"
-    file.write_text(f"runs: [{run}]\nnodes: [node1, node2, node3, away]\n")
+    file.write_text(f"runs: [{run}]\nnodes: [node1, node2, node3, away, same]\n")
     done = run_verb("sweep", file, "--json")
     assert done.returncode == 0, done.stderr
     data, records = json.loads(done.stdout), read(tmp_path / "results" / f"{name}.jsonl")
     assert (data["recorded"], data["failed"], data["plan"]["runner"]) == (6, [], "ssh")
     assert sorted(record.samples[0] for record in records) == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     assert {record.node for record in records} == {"node1", "node2"} and len({r.job for r in records}) == 6
+    assert "same is left out: it is the same machine as node1" in done.stderr
     assert "away is left out: " in done.stderr and "is tried again: node3: " in done.stderr
