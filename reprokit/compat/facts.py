@@ -33,6 +33,7 @@ class Facts:
     flash_attn: packages.FlashAttentionFacts
     frameworks: dict[str, tuple[schema.FrameworkBuild, ...]]
     gcc: schema.GccFacts
+    glibc: dict[str, tuple[schema.Needs, ...]]
     gpus: schema.GpuFacts
     images: image_schema.ImageFacts
     llvm: packages.LlvmFacts

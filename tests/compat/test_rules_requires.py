@@ -17,6 +17,12 @@ CASES = [
     ("datasets=2.15.0,huggingface_hub=1.0.0", "", "import", {}),
     ("tensorflow=2.15.0,keras=3.0.3", "", "import", {"tensorflow-requires": "error"}),
     ("tensorflow=2.15.0,keras=2.15.0", "", "import", {}),
+    ("vllm=0.2.7,pydantic=2.0", "", "import", {"vllm-requires": "error"}),
+    ("vllm=0.3.0,pydantic=2.0", "", "import", {}),
+    # what it requires on each Python that has both, where none is pinned
+    ("opencv_python=4.12.0.88,numpy=1.26.0", "", "import", {"opencv-python-requires": "error"}),
+    ("opencv_python=4.12.0.88,numpy=1.24", "", "import", {}),  # Python 3.8 has both
+    ("opencv_python=4.12.0.88,numpy=2.1.0", "", "import", {}),
     # Python, by the metadata and by the wheels
     ("accelerate=1.1.0,python=3.8", "", "import", {"accelerate-python": "error"}),
     ("accelerate=1.1.0,python=3.9", "", "import", {}),
@@ -55,6 +61,15 @@ CASES = [
     ("transformers=4.52.3,accelerate=1.3.0", "", "import", {}),
     ("transformers=4.56.2,huggingface_hub=1.5.0", "", "import", {"transformers-requires": "error"}),
     ("transformers=5.0.0,huggingface_hub=1.5.0", "", "import", {}),
+    ("diffusers=0.34.0,peft=0.14.0", "", "import", {"known-clash": "error"}),
+    ("diffusers=0.33.1,peft=0.14.0", "", "import", {}),
+    ("diffusers=0.34.0,peft=0.15.0", "", "import", {}),
+    ("numba=0.46.0,llvmlite=0.31.0", "", "import", {"known-clash": "error"}),
+    ("numba=0.46.0,llvmlite=0.30.0", "", "import", {}),
+    ("tensorflow=2.1.0,h5py=3.0.0", "", "run", {"known-clash": "error"}),
+    ("tensorflow=2.1.0,h5py=2.10.0", "", "run", {}),
+    ("transformers=4.14.1,deepspeed=0.5.3", "", "run", {"known-clash": "error"}),
+    ("transformers=4.12.5,deepspeed=0.5.3", "", "run", {}),
     # CUDA of the libraries that a wheel loads
     ("cupy_cuda11x=12.0.0,cuda=12.1", "", "run", {"cupy-cuda11x-cuda": "error"}),
     ("cupy_cuda12x=12.0.0,cuda=12.1", "", "run", {}),

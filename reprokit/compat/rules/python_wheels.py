@@ -245,11 +245,11 @@ def numpy_projects(view: View) -> Iterator[Problem]:
         yield Problem((pin.label, numpy.label), combined(verdicts))
 
 
-@rule("wheel-glibc", changes="torch dgl tvm distro")
+@rule("wheel-glibc", changes="torch torchvision torchaudio dgl tvm tensorflow jaxlib triton vllm bitsandbytes distro")
 def glibc(view: View) -> Iterator[Problem]:
     """The C library that a wheel's tag asks for, against the distribution's."""
     distro = view.known("distro")
-    for name in ("torch", "dgl", "tvm") if distro else ():
+    for name in ("torch", "dgl", "tvm", *view.facts.glibc) if distro else ():
         pin = view.known(name)
         if pin is None or distro is None or pin.from_base:
             continue
@@ -275,5 +275,5 @@ def _glibc_of_wheel(view: View, name: str, version: str) -> tuple[str, tuple[str
         build = torch_wheel(facts, version, view.torch_build(version)).build
         rows = (row for row in rows_for(facts.torch_build.glibc, version) if not row.builds or build in row.builds)
     else:
-        rows = rows_for(facts.dgl.glibc, version)
+        rows = rows_for(facts.dgl.glibc if name == "dgl" else facts.glibc[name], version)
     return next(((row.glibc, row.source) for row in rows), ("", ()))

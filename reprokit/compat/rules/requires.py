@@ -10,9 +10,9 @@ from reprokit.compat.model import CODE
 from reprokit.compat.package_schema import Accepts
 from reprokit.compat.requires_schema import Clash, PackageNeeds, meets
 from reprokit.compat.rule import CompatRule, Problem, Verdict, combined, error, rule
-from reprokit.compat.rules.python_wheels import has_wheel, no_wheel
+from reprokit.compat.rules.python_wheels import has_wheel, no_wheel, wheel_tag
 from reprokit.compat.schema import rows_for
-from reprokit.compat.version import older
+from reprokit.compat.version import older, series
 from reprokit.compat.view import View
 from reprokit.recipe.pin_names import PACKAGES
 
@@ -32,11 +32,32 @@ def _rows(view: View, name: str, version: str, other: str) -> Iterator[PackageNe
     return (row for row in rows_for(rows, version) if _applies(view, row))
 
 
+def _refusing(view: View, name: str, version: str, other: str, release: str) -> Iterator[PackageNeeds]:
+    """The requirements that refuse `release`; without a pin of Python those of each Python that has both packages."""
+    yield from (row for row in _rows(view, name, version, other) if not meets(row.spec, release))
+    rows = [row for row in rows_for(view.facts.package(name).needs.get(other, ()), version) if row.python]
+    if not rows or view.pin("python") is not None:
+        return
+    pythons = [p for p in view.facts.python.releases if _installs(view, name, version, p)]
+    refusing = [
+        [row for row in rows if meets(row.python, p) and not meets(row.spec, release)]
+        for p in pythons
+        if _installs(view, other, release, p)
+    ]
+    if refusing and all(refusing):
+        yield refusing[-1][0]
+
+
+def _installs(view: View, name: str, version: str, python: str) -> bool:
+    """Whether a release has a wheel for a Python, as far as the facts say."""
+    if name == "numpy":
+        return wheel_tag(python) in view.facts.numpy.releases[series(version)].python
+    return not any(_judge_python(view, name, version, python))
+
+
 def _judge(view: View, name: str, version: str, other: str, release: str) -> Iterator[Verdict]:
     sources = view.facts.package(name).source
-    for row in _rows(view, name, version, other):
-        if meets(row.spec, release):
-            continue
+    for row in _refusing(view, name, version, other, release):
         if row.later:
             reason = f"{name} {version} is older than {other} {release}, and {name} {row.later} refuses it: {row.spec}"
             yield error(reason, sources)
