@@ -70,6 +70,13 @@ CASES = [
     ("tensorflow=2.1.0,h5py=2.10.0", "", "run", {}),
     ("transformers=4.14.1,deepspeed=0.5.3", "", "run", {"known-clash": "error"}),
     ("transformers=4.12.5,deepspeed=0.5.3", "", "run", {}),
+    ("tensorflow=2.6.0,keras=2.7.0", "", "import", {"known-clash": "error"}),
+    ("tensorflow=2.6.0,keras=2.6.0", "", "import", {}),
+    # what mmdet compares when it is imported
+    ("mmdet=3.2.0,mmcv=1.3.0", "", "import", {"mmdet-requires": "error"}),
+    ("mmdet=3.3.0,mmcv=2.2.0", "", "import", {"mmdet-requires": "error"}),
+    ("mmdet=3.3.0,mmcv=2.1.0", "", "import", {}),
+    ("mmdet=2.28.2,mmcv_full=1.7.1", "", "import", {}),
     # CUDA of the libraries that a wheel loads
     ("cupy_cuda11x=12.0.0,cuda=12.1", "", "run", {"cupy-cuda11x-cuda": "error"}),
     ("cupy_cuda12x=12.0.0,cuda=12.1", "", "run", {}),

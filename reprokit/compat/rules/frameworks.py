@@ -76,6 +76,17 @@ tensorflow_cuda, jax_cuda, jaxlib_cuda, onnxruntime_cuda = (_library(name, "cuda
 tensorflow_cudnn, jax_cudnn, jaxlib_cudnn, onnxruntime_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
 tensorflow_gpu, jax_gpu, jaxlib_gpu, onnxruntime_gpu = map(_gpu, _SHOWN)
 tensorflow_driver, jax_driver, jaxlib_driver, onnxruntime_driver = map(_driver, _SHOWN)
+
+
+@combination_rule("jaxlib-build", of="jaxlib", changes="jaxlib")
+def jaxlib_build(view: View, version: str) -> Iterator[Verdict]:
+    """A build that this release was not published in."""
+    pin = view.pin("jaxlib")
+    rows = [row for row in view.facts.frameworks["jaxlib"] if pin and pin.local and row.local == pin.local]
+    if pin and rows and not any(row.covers(version) for row in rows):
+        yield error(f"jaxlib {version} has no build {pin.local}: the last is of {rows[-1].to}", rows[-1].source)
+
+
 jax_ptxas, jaxlib_ptxas = map(_ptxas, ("jax", "jaxlib"))
 
 
