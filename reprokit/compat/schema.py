@@ -174,7 +174,7 @@ class FrameworkBuild(Span):
     """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are ranges of what they load, as for pip.
 
     A row with `local` is about builds with that local part, such as cuda11.cudnn86. Their PTX needs the driver
-    `driver_min`.
+    `driver_min`. With `links`, the driver links what the toolkit compiled, and must not be older than the toolkit.
     """
 
     local: str = ""
@@ -182,6 +182,7 @@ class FrameworkBuild(Span):
     cuda: str
     cudnn: str
     driver_min: str = ""
+    links: bool = False
 
 
 class CudaPackage(Fact):

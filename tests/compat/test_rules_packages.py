@@ -31,6 +31,11 @@ CASES = [
     ("jax=0.4.26,cuda=11.8", "", "run", None, {"jax-cuda": "error"}),
     ("jax=0.4.25,cuda=11.8", "", "run", None, {}),
     ("jax=0.4.31,cudnn=8.9.7", "", "run", None, {"jax-cudnn": "error"}),
+    ("jax=0.3.16,cuda=11.6.2", "", "run", "470", {"jax-driver": "error", "cuda-driver": "warning"}),
+    ("jax=0.3.16,cuda=11.6.2", "", "run", "510.47.03", {}),
+    ("jax=0.3.25,cuda=11.6.2", "", "run", "470", {"cuda-driver": "warning"}),
+    ("jaxlib=0.4.12+cuda12.cudnn88", "", "import", None, {"jaxlib-build": "error"}),
+    ("jaxlib=0.4.12+cuda12.cudnn89", "", "import", None, {}),
     ("jax=0.3.25", "H100", "run", None, {"jax-gpu": "error"}),
     # torch: wheel against GPU
     ("torch=1.8.0", "H100", "run", None, {"torch-gpu": "error"}),

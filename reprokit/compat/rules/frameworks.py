@@ -60,6 +60,16 @@ def _driver(name: str) -> CompatRule:
     return check
 
 
+@combination_rule("jax-driver", of="jax cuda driver", changes="jax cuda driver", purposes=CODE)
+def jax_links(view: View, version: str, release: str, driver: str) -> Iterator[Verdict]:
+    """Releases that let the driver link what a newer ptxas compiled; a branch such as 470 means its last driver."""
+    last = driver if "." in driver else f"{driver}.999"
+    for row in _builds(view, "jax", version):
+        if row.links and any(v.severity == "warning" for v in judge_driver(view, release, last)):
+            reason = f"JAX {version} lets the driver link what CUDA {release} compiled, and driver {driver} is older"
+            yield error(f"{reason}: no kernel image is available", row.source)
+
+
 def _ptxas(name: str) -> CompatRule:
     @combination_rule(f"{name}-ptxas", of=f"{name} cuda_minor gpu", changes="cuda", purposes=CODE)
     def check(view: View, version: str, minor: str, gpu: KnownGpu) -> Iterator[Verdict]:
