@@ -58,15 +58,18 @@ class _Noted(Mapping[str, str]):
 
 
 class Conflicts:
-    """Judges pins beside the rest of a stack, each rule once for the same values of the pins that it reads."""
+    """Judges pins beside the rest of a stack, each rule once for the same values of the pins that it reads.
 
-    def __init__(self, facts: Facts, stack: Stack, doubts: bool = False) -> None:
-        """With `doubts`, a doubtful warning is a conflict too."""
-        self._doubts = doubts
+    With `doubts`, a doubtful warning is a conflict too.
+    """
+
+    doubts = False
+
+    def __init__(self, facts: Facts, stack: Stack) -> None:
         self._facts = facts
         self._stack = stack
-        # By a rule and what it has read so far: the pin that it reads next, or its conflicts.
-        self._known: dict[tuple[CompatRule, _Path], str | list[Conflict]] = {}
+        # By a rule and what it has read so far: the pin that it reads next, or its conflicts without and with doubts.
+        self._known: dict[tuple[CompatRule, _Path], str | tuple[list[Conflict], list[Conflict]]] = {}
 
     def of(self, pins: Mapping[str, str]) -> Iterator[tuple[CompatRule, Conflict]]:
         """All conflicts of a stack with these pins."""
@@ -78,19 +81,20 @@ class Conflicts:
         path: _Path = ()
         while (known := self._known.get((rule, path))) is not None:
             if not isinstance(known, str):
-                return known
+                return known[self.doubts]
             path = (*path, (known, pins.get(known)))
-        return self._judged(rule, pins)
+        return self._judged(rule, pins)[self.doubts]
 
-    def _judged(self, rule: CompatRule, pins: Mapping[str, str]) -> list[Conflict]:
+    def _judged(self, rule: CompatRule, pins: Mapping[str, str]) -> tuple[list[Conflict], list[Conflict]]:
         noted = _Noted(pins)
         found = []
         for _, finding in judge(View(self._facts, replace(self._stack, pins=noted)), (rule,)):
-            if finding.severity == "error" or (self._doubts and finding.doubtful):
+            if finding.severity == "error" or finding.doubtful:
                 values = frozenset((name, value) for name, value in noted.read.items() if value is not None)
                 found.append(Conflict(values, finding))
         path = tuple(noted.read.items())
         for count, (name, _) in enumerate(path):
             self._known[rule, path[:count]] = name
-        self._known[rule, path] = found
-        return found
+        both = [each for each in found if each.finding.severity == "error"], found
+        self._known[rule, path] = both
+        return both

@@ -48,13 +48,14 @@ def solve(facts: Facts, stack: Stack, fixed: Collection[str] = ()) -> Solution:
     """
     if not any(Conflicts(facts, stack).of(stack.pins)):
         return Solution(dict(stack.pins))
-    search = _Search(facts, stack, fixed, doubts=True)
+    search = _Search(facts, stack, fixed)
     best = search.best(tuple(stack.pins))
     if best is None:
-        search = _Search(facts, stack, fixed, doubts=False)
-        best = search.best(tuple(stack.pins))
-    if best is None:
         return search.core()
+    search.conflicts.doubts = True
+    certain = search.best(tuple(stack.pins))
+    search.conflicts.doubts = certain is not None
+    best = certain or best
     changes = []
     for name, old in stack.pins.items():
         if best[name] != old:
@@ -63,13 +64,13 @@ def solve(facts: Facts, stack: Stack, fixed: Collection[str] = ()) -> Solution:
 
 
 class _Search:
-    def __init__(self, facts: Facts, stack: Stack, fixed: Collection[str], doubts: bool) -> None:
+    def __init__(self, facts: Facts, stack: Stack, fixed: Collection[str]) -> None:
         view = View(facts, stack)
         self._pins = dict(stack.pins)
         self._choices = {
             name: [PinOption(text, 0, 0)] if name in fixed else choices(view, name) for name, text in stack.pins.items()
         }
-        self._conflicts = Conflicts(facts, stack, doubts)
+        self.conflicts = Conflicts(facts, stack)
         self._learnt: dict[Conflict, None] = {}
         self._known_errors = {f for _, f in judge(view) if f.severity == "error"}
 
@@ -85,7 +86,7 @@ class _Search:
         program.exclude(conflict.values for conflict in self._learnt if counts(conflict))
         while (found := program.best()) is not None:
             pins = {**self._pins, **found}
-            conflicts = [(rule, conflict) for rule, conflict in self._conflicts.of(pins) if counts(conflict)]
+            conflicts = [(rule, conflict) for rule, conflict in self.conflicts.of(pins) if counts(conflict)]
             if not conflicts:
                 return pins
             learnt = [each for rule, conflict in conflicts for each in self._learn(rule, conflict, pins)]
@@ -100,7 +101,7 @@ class _Search:
         for name in sorted(first.pins):
             for choice in self._choices[name]:
                 others = {**pins, name: choice.text}
-                found += [self._narrowed(rule, c, others, idle) for c in self._conflicts.of_rule(rule, others)]
+                found += [self._narrowed(rule, c, others, idle) for c in self.conflicts.of_rule(rule, others)]
         self._learnt.update(dict.fromkeys(found))
         return found
 
@@ -120,12 +121,12 @@ class _Search:
             c.without(name).values <= narrower.values
             and c.context <= narrower.context
             and _named(c.finding, pins) == spoken_of
-            for c in self._conflicts.of_rule(rule, pins)
+            for c in self.conflicts.of_rule(rule, pins)
         )
 
     def reason(self, pins: dict[str, str]) -> Finding:
         """An error of these pins; one of the stack as it was, if there is one."""
-        found = [conflict.finding for _, conflict in self._conflicts.of(pins)]
+        found = [conflict.finding for _, conflict in self.conflicts.of(pins)]
         return next((f for f in found if f in self._known_errors), found[0])
 
     def core(self) -> Solution:

@@ -65,7 +65,8 @@ class _BruteForce:
 
     def best(self) -> tuple[int, int, int, int] | None:
         """The cost of the nearest stack without doubtful warnings; if there is none, of the nearest that passes."""
-        sure = Conflicts(FACTS, self.made, doubts=True)
+        sure = Conflicts(FACTS, self.made)
+        sure.doubts = True
         passing = [(cost, pins) for cost, pins in _candidates(self.made, self.fixed) if self.passes(pins)]
         certain = (cost for cost, pins in passing if not any(sure.of(pins)))
         return next(certain, passing[0][0] if passing else None)
