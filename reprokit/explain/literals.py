@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 SHORTEST = 3
@@ -20,6 +21,7 @@ class FixedText(NamedTuple):
     fold: bool
 
 
+@cache
 def literals(pattern: str) -> list[FixedText]:
     """The longest fixed text of each alternative of an RE2 pattern. Raises ValueError where one is too short.
 
@@ -33,7 +35,7 @@ def literals(pattern: str) -> list[FixedText]:
     while at < len(pattern):
         if _OTHER_FLAGS.match(pattern, at) or pattern.startswith("\\Q", at):
             raise ValueError(f"flags other than a leading (?i), or \\Q, at {pattern[at:]!r}")
-        at += _step(pattern, at)
+        at += step(pattern, at)
     found = []
     for alternative in _alternatives(pattern):
         texts = _texts(alternative)
@@ -59,28 +61,28 @@ def _groups(pattern: str) -> Iterator[str]:
     """The insides of the groups that a match cannot do without."""
     depth, start, at = 0, 0, 0
     while at < len(pattern):
-        step = _step(pattern, at)
-        if step == 1 and pattern[at] == "(":
+        size = step(pattern, at)
+        if size == 1 and pattern[at] == "(":
             depth += 1
             start = at + 1 if depth == 1 else start
-        elif step == 1 and pattern[at] == ")":
+        elif size == 1 and pattern[at] == ")":
             depth -= 1
             if depth == 0 and pattern[at + 1 : at + 2] not in {"?", "*", "{"}:
                 yield _FLAGS.sub("", pattern[start:at])
-        at += step
+        at += size
 
 
 def _alternatives(pattern: str) -> list[str]:
     """`a|b(c|d)` as `a`, `b(c|d)`."""
     parts, start, depth, at = [], 0, 0, 0
     while at < len(pattern):
-        step = _step(pattern, at)
-        if step == 1:
+        size = step(pattern, at)
+        if size == 1:
             depth += (pattern[at] == "(") - (pattern[at] == ")")
             if pattern[at] == "|" and depth == 0:
                 parts.append(pattern[start:at])
                 start = at + 1
-        at += step
+        at += size
     return [*parts, pattern[start:]]
 
 
@@ -88,8 +90,8 @@ def _runs(pattern: str) -> list[str]:
     """The fixed texts of one alternative, outside groups."""
     runs, run, depth, at = [], "", 0, 0
     while at < len(pattern):
-        step = _step(pattern, at)
-        piece, quantifier = pattern[at : at + step], _QUANTIFIER.match(pattern, at + step)
+        size = step(pattern, at)
+        piece, quantifier = pattern[at : at + size], _QUANTIFIER.match(pattern, at + size)
         depth += (piece == "(") - (piece == ")")
         fixed = _fixed(piece) if depth == 0 else ""
         if fixed and not quantifier:
@@ -97,11 +99,11 @@ def _runs(pattern: str) -> list[str]:
         else:
             runs.append(run)
             run = ""
-        at = quantifier.end() if quantifier and quantifier[0][0] == "{" else at + step
+        at = quantifier.end() if quantifier and quantifier[0][0] == "{" else at + size
     return [*runs, run]
 
 
-def _step(pattern: str, at: int) -> int:
+def step(pattern: str, at: int) -> int:
     """The length of the escape, the character class or the character at `at`."""
     if pattern[at] == "\\" and (escape := _ESCAPE.match(pattern, at)):
         return len(escape[0])
@@ -113,7 +115,7 @@ def _step(pattern: str, at: int) -> int:
         if pattern.startswith("[:", end):
             end = pattern.index(":]", end) + 2
         else:
-            end += _step(pattern, end) if pattern[end] == "\\" else 1
+            end += step(pattern, end) if pattern[end] == "\\" else 1
     return end + 1 - at
 
 

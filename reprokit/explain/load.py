@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from reprokit.errors import UsageError
 from reprokit.explain.literals import FixedText, literals
+from reprokit.explain.loose import escaped, marked, spelt
 from reprokit.explain.model import LogRule, Signs
 from reprokit.paths import config_file
 from reprokit.recipe.yaml import FastLoader, read
@@ -103,16 +104,16 @@ def compile_rules(rules: list[LogRule], signs: Signs) -> Matcher:
     owned: list[tuple[str, LogRule | str]] = [(p, rule) for rule in named.values() for p in rule.patterns]
     owned += [(p, sign) for sign, patterns in signs for p in patterns]
     patterns = [pattern for pattern, _ in owned]
-    texts = {literal for pattern, owner in owned if owner != "harmless" for literal in literals(pattern)}
-    return Matcher(named, patterns, [owner for _, owner in owned], PatternSet(patterns), _prefilter(texts))
+    loose = [marked(pattern) for pattern in patterns]
+    searched = [pattern for (_, owner), pattern in zip(owned, loose, strict=True) if owner != "harmless"]
+    texts = {literal for pattern in searched for literal in literals(pattern)}
+    together = PatternSet([spelt(pattern) for pattern in loose])
+    return Matcher(named, patterns, [owner for _, owner in owned], together, _prefilter(texts))
 
 
 def _prefilter(texts: set[FixedText]) -> Any:
-    import re2
-
     needed: list[FixedText] = []
     for literal in sorted(texts, key=lambda found: len(found.text)):
         if not any(short.text in literal.text and short.fold >= literal.fold for short in needed):
             needed.append(literal)
-    alternatives = (f"(?i:{re2.escape(t.text)})" if t.fold else re2.escape(t.text) for t in needed)
-    return compiled_bytes("|".join(alternatives))
+    return compiled_bytes("|".join(map(escaped, needed)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from os.path import commonprefix
 
 from reprokit.explain.blocks import LogBlock
 from reprokit.untrusted.text import escaped
@@ -31,6 +32,22 @@ _PREFIX = re.compile(
 )
 # Includes the line numbers that spack prints before the lines of a log.
 _STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z\]? )+")
+# Lines at a block's end from which a prefix of an unknown tool is learnt, and how long it may be.
+_LEARNT_FROM = 12
+_LONGEST_PREFIX = 80
+_DIGITS = re.compile(rb"\d+")
+_TO_BOUNDARY = re.compile(rb".*[\]|:>)] *")
+
+
+def unknown_prefix(block: LogBlock) -> re.Pattern[bytes] | None:
+    """What every one of the block's last lines begins with, with any digits: an unknown tool puts it before lines."""
+    rows = block.text[max(block.start, block.end - LONGEST) : block.end].rstrip(b"\n").split(b"\n")[1:]
+    rows = rows[-_LEARNT_FROM:]
+    alike = [_DIGITS.sub(b"0", row[:_LONGEST_PREFIX]) for row in rows]
+    found = _TO_BOUNDARY.match(commonprefix(alike) or b"")  # noqa: RUF071
+    if found is None or len({*alike}) < 3 or _prefix(rows[-1]) >= found.end():
+        return None
+    return re.compile(re.escape(found[0]).replace(b"0", rb"\d+"))
 
 
 @dataclass(frozen=True)
@@ -41,14 +58,25 @@ class Place:
     start: int
     end: int
     line: int
+    before: re.Pattern[bytes] | None = None  # an unknown tool's prefix
 
     @property
     def text(self) -> bytes:
         part = self.block.text[self.start : self.end]
         return part[_prefix(part) :].rstrip()
 
+    @property
+    def bare(self) -> bytes:
+        """The text without an unknown tool's prefix, too."""
+        part = self.block.text[self.start : self.end]
+        found = self.before.match(part) if self.before else None
+        if not found:
+            return self.text
+        part = part[found.end() :]
+        return part[_prefix(part) :].rstrip()
+
     def around(self, lines: int) -> bytes:
-        """The line between its neighbours."""
+        """The line between its neighbours; again without an unknown tool's prefix, where there is one."""
         text, start, end = self.block.text, self.start, self.end
         for _ in range(lines + 1):
             start = text.rfind(b"\n", max(0, start - LONGEST), max(0, start))
@@ -59,7 +87,10 @@ class Place:
             after = text.find(b"\n", end, end + LONGEST)
             end = after + 1 if after >= 0 else min(len(text), end + LONGEST)
         part: bytes = text[start + 1 if start > 0 else 0 : end]
-        return _STAMP.sub(b"", b"\n".join(map(_parts, part.split(b"\n"))))
+        rows = [*map(_parts, part.split(b"\n"))]
+        if self.before:
+            rows += [b"", *(row[found.end() :] for row in rows if (found := self.before.match(row)))]
+        return _STAMP.sub(b"", b"\n".join(rows))
 
     def context(self) -> list[tuple[int, str]]:
         """The lines around this one with their numbers, this one among them."""

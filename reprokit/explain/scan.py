@@ -10,8 +10,9 @@ from typing import IO, Any
 from reprokit.explain import ending
 from reprokit.explain.blocks import LogBlock, blocks
 from reprokit.explain.load import Matcher
+from reprokit.explain.loose import marked, spelt
 from reprokit.explain.model import LogRule
-from reprokit.explain.place import LONGEST, Place, longest, part_of_line, readable
+from reprokit.explain.place import LONGEST, Place, longest, part_of_line, readable, unknown_prefix
 from reprokit.explain.tracebacks import exception, raised
 from reprokit.untrusted.patterns import compiled_bytes
 
@@ -32,8 +33,6 @@ _PYTHON_WARNING = re.compile(r"\w+Warning: ")
 # Source code in a traceback or below a warning.
 _SOURCE = re.compile(r"^raise \w|^warnings?\.warn")
 _BREAK = re.compile(rb"\s*\n\s*")
-# Quotes as rules write them.
-_QUOTES = bytes.maketrans(b'`"', b"''")
 
 
 @dataclass
@@ -49,7 +48,7 @@ class Hit:
     values: dict[str, str]
     context: list[tuple[int, str]]
     last: int
-    length: int = 0  # of the text that matched
+    length: int = 0  # of the text that matched; less where only the freed pattern did
     excused: int = 0
 
 
@@ -85,7 +84,7 @@ def scan(log: IO[bytes], matcher: Matcher) -> Scan:
 
 def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
     position, counted, line = block.start, 0, block.line
-    limit = found.examined + MOST
+    limit, prefix = found.examined + MOST, unknown_prefix(block)
     while position < block.end and found.examined < limit:
         match = matcher.prefilter.search(block.text, position, block.end)
         if match is None:
@@ -94,9 +93,8 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         start, end = part_of_line(block.text, match.start(), match.end())
         line += block.text.count(b"\n", counted, start)
         counted = start
-        place = Place(block, start, end, line)
-        # A builder's prefix hides how a line begins. Programs, and versions of one, write different quotes.
-        forms = {block.text[start:end], place.text, place.text.translate(_QUOTES)}
+        place = Place(block, start, end, line, prefix)
+        forms = {block.text[start:end], place.text, place.bare}  # a builder's prefix hides how a line begins
         numbers = sorted({number for form in forms for number in matcher.set.search(form)})
         if numbers:
             _record(found, matcher, numbers, place)
@@ -176,9 +174,9 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
             hit.last = place.line
         return hit is not None
     around = place.around(rule.lines) if rule.near or rule.without else b""
-    if rule.without and _compiled(rule.without).search(around):
+    if rule.without and _search(rule.without, around):
         return False
-    near = _compiled(rule.near).search(around) if rule.near else None
+    near = _search(rule.near, around) if rule.near else None
     if rule.near and near is None:
         return False
     # The words of unknown programs count where the log ends, not where something was survived.
@@ -187,14 +185,14 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     if hit is not None and not fresh and replaced is None:
         hit.last = place.line
         return True
-    pattern = _compiled(matcher.patterns[number])
-    whole = place.block.text[place.start : place.end]
-    as_written = pattern.search(place.text) or pattern.search(whole)
-    match = as_written or pattern.search(place.text.translate(_QUOTES))
+    pattern, whole = matcher.patterns[number], place.block.text[place.start : place.end]
+    forms = (place.text, place.bare, whole)
+    as_written = next(filter(None, map(_compiled(pattern).search, forms)), None)
+    match = as_written or next(filter(None, (_search(pattern, form) for form in forms)), None)
     before = replaced.values if replaced else {}
     values = {**before, **(_values(near) if near else {}), **(_values(match) if match else {})}
     found.rules[rule.id] = hit = _hit(place, values)
-    hit.length = len(as_written[0]) if as_written else 0
+    hit.length = len(match[0]) - (0 if as_written else LONGEST) if match else -LONGEST
     return True
 
 
@@ -253,8 +251,13 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
 
 def captured(pattern: str, line: bytes) -> dict[str, str]:
     """What a pattern captures in a line that it matches."""
-    match = _compiled(pattern).search(line)
+    match = _search(pattern, line)
     return _values(match) if match else {}
+
+
+def _search(pattern: str, text: bytes) -> Any:
+    """What matches as the rule has it; else with another first letter, level or quotes."""
+    return _compiled(pattern).search(text) or _compiled(spelt(marked(pattern))).search(text)
 
 
 def _values(match: Any) -> dict[str, str]:
