@@ -19,7 +19,7 @@ BYTES = Limit("SOURCE_BYTES", 256 << 20)
 # All of them together. 180 MB of Python take 8 s, and projects have a tenth of that.
 SECONDS = Limit("SOURCE_SECONDS", 8)
 # Which of them a recipe shows once, however often they are stated.
-_ONCE = ("import", "optional", "tested", "library")
+_ONCE = ("import", "optional", "test", "tested", "library")
 
 _DEEPEST = 8  # files that include others
 _BESIDE = ("requirements", "environment", "pyproject", "setup.cfg", "setup.py")  # they name files beside them

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
@@ -28,7 +27,6 @@ from reprokit.importing.torch_build import stated_cuda
 from reprokit.importing.unused import unused_of
 
 _DECLARING = (*METADATA, "requirements", "pipfile", "environment")
-_TEST = re.compile(r"test_.+\.py|.+_test\.py")  # as pytest collects
 _MOST_QUESTIONS = 60
 _MOST_COMMANDS = 10
 _MOST_LOCKED = 3  # versions of one project
@@ -54,7 +52,7 @@ def decide(
     part = is_part(paths, folder)
     own = own_modules(paths, folder, ours)
     own.all |= {s.value for s in statements if s.subject == "module"}
-    tests = any(_TEST.fullmatch(path.rpartition("/")[2]) for path in paths)
+    tests = any(s.subject == "test" for s in ours)
     scopes = {"run", *(("build",) if project else ()), *(("test",) if tests else ())}
 
     packages = [s for s in ours if s.subject == "package"]

@@ -8,13 +8,13 @@ from typing import Literal, NamedTuple
 
 # `package` and `constraint` are requirements of PEP 508, `locked` is an exact one of a lock file. `python`, `cuda`,
 # `cudnn`, `gcc`, `cmake`, `distro` and `cxx` are version specifiers or versions. `tested` is a Python that CI or the
-# authors try. `module` is a top-level module that the project installs; its scope is `build` if it is compiled, and
-# `other` if it is compiled in some environments. `source` is a git address with an optional @commit. `include` is
-# another file of the same format.
+# authors try. `test` is a file in which pytest finds a test. `module` is a top-level module that the project
+# installs; its scope is `build` if it is compiled, and `other` if it is compiled in some environments. `source` is a
+# git address with an optional @commit. `include` is another file of the same format.
 Subject = Literal[
     "package", "constraint", "locked", "conda", "apt", "index", "source", "include",
     "python", "tested", "cuda", "cudnn", "gcc", "cmake", "distro", "cxx", "architecture",
-    "base", "env", "workdir", "library", "submodule", "extension", "import", "module", "optional",
+    "base", "env", "workdir", "library", "submodule", "extension", "import", "module", "optional", "test",
     "project", "version", "title", "licence", "address", "command", "lfs", "unread",
 ]  # fmt: skip
 # What a statement is for: to run the code, to build it, to test it, or something that a recipe can do without.

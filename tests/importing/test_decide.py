@@ -64,7 +64,7 @@ def test_imports_are_required_where_nothing_else_is_stated(decided):
             "train.py": "import cv2, yaml, helper, os\nfrom sklearn import svm\nimport never_heard_of\n"
             "try:\n  import jax\nexcept ImportError:\n  pass\n",
             "helper.py": "import numpy\n",
-            "tests/test_it.py": "import hypothesis\n",
+            "tests/test_it.py": "import hypothesis\ndef test(): pass\n",
             "docs/conf.py": "import sphinx_rtd_theme\n",
         }
     )
@@ -83,7 +83,7 @@ def test_extras_are_left_out_unless_the_tests_or_the_code_need_them(decided):
     files = {
         "setup.py": setup(name="tool", install_requires=["numpy"], extras_require=extras),
         "tool/__init__.py": "import matplotlib\n",
-        "tests/test_a.py": "import tool\n",
+        "tests/test_a.py": "import tool\ndef test(): pass\n",
     }
     found = decided(files)
     assert set(found.requirements) == {"numpy", "pytest-mock", "pytest", "matplotlib", "setuptools", "wheel"}
@@ -99,7 +99,7 @@ def test_what_only_an_optional_part_needs_is_marked(decided):
         "README.md": "```\npip install mujoco_py\n```\n",
         "tool/__init__.py": "import numpy\n",
         "tool/sim.py": "import mujoco_py, pymc3\n",
-        "tests/test_a.py": "import hypothesis\n",
+        "tests/test_a.py": "import hypothesis\ndef test(): pass\n",
     }
     found = decided(files)
     assert found.optional == {"mujoco-py", "pymc3", "hypothesis", "mock"} < set(found.requirements)

@@ -18,7 +18,7 @@ TABLE = "[tool.pytest.ini_options]\n"
     ],
 )  # fmt: skip
 def test_plugins_that_settings_need_are_installed_beside_tests(decided, path, text):
-    found = decided({"setup.py": SETUP, path: text, "test_a.py": ""})
+    found = decided({"setup.py": SETUP, path: text, "test_a.py": "def test(): pass\n"})
     plugins = {name: str(choice.origins[0]) for name, choice in found.requirements.items() if "-" in name}
     lines = text.splitlines()
     mpi = 1 + next(n for n, line in enumerate(lines) if "mpi" in line)
@@ -30,3 +30,11 @@ def test_plugins_that_settings_need_are_installed_beside_tests(decided, path, te
 
 def test_plugins_are_not_installed_without_tests(decided):
     assert "pytest-cov" not in decided({"setup.py": SETUP, "pytest.ini": "[pytest]\naddopts = --cov\n"}).requirements
+
+
+def test_a_module_that_is_only_named_like_a_test_is_none(decided):
+    files = {"setup.py": SETUP, "tool/test_time.py": "class TestTimePool(Module):\n    def forward(self): pass\n"}
+    found = decided(files)
+    assert not found.tests and "pytest" not in found.requirements
+    assert decided(files | {"tool/a_test.py": "async def test_a(): pass\n"}).tests
+    assert decided(files | {"tool/a_test.py": "class A:\n\n    def test_a(self): pass\n"}).tests
