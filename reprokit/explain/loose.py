@@ -96,7 +96,7 @@ def _letter(letter: str) -> str:
 
 
 def _piece(piece: str) -> str:
-    """A quote, or a class of characters that takes one kind of quotes, takes all."""
+    """A step of a pattern. A quote, and a class of characters with a quote in it, match every kind of quote."""
     if piece.startswith("[") and piece[1] not in "^]" and any(quote in piece for quote in _QUOTES):
         return f"[{_QUOTES}{piece[1:]}"
     return _QUOTE if piece.lstrip("\\") in tuple(_QUOTES) else piece

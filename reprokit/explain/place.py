@@ -40,11 +40,11 @@ _TO_BOUNDARY = re.compile(rb".*[\]|:>)] *")
 
 
 def unknown_prefix(block: LogBlock) -> re.Pattern[bytes] | None:
-    """What every one of the block's last lines begins with, with any digits: an unknown tool puts it before lines."""
+    """The prefix of a tool that `_PREFIX` does not know: what the block's last lines all begin with, but for digits."""
     rows = block.text[max(block.start, block.end - LONGEST) : block.end].rstrip(b"\n").split(b"\n")[1:]
     rows = rows[-_LEARNT_FROM:]
     alike = [_DIGITS.sub(b"0", row[:_LONGEST_PREFIX]) for row in rows]
-    found = _TO_BOUNDARY.match(commonprefix(alike) or b"")  # noqa: RUF071
+    found = _TO_BOUNDARY.match(commonprefix(alike) or b"")  # noqa: RUF071 - of texts, not of paths
     if found is None or len({*alike}) < 3 or _prefix(rows[-1]) >= found.end():
         return None
     return re.compile(re.escape(found[0]).replace(b"0", rb"\d+"))

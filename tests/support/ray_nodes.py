@@ -58,7 +58,7 @@ class RayNodes:
         self.cluster.remove_node(self.nodes.pop(number), allow_graceful=False)
 
     def _patiently(self, start: Callable[[], Any]) -> Any:
-        """What `start` starts. Ray waits for a node for 30 s, whatever is set, which a busy machine may exceed."""
+        """Call `start`, again where it fails: Ray gives a node 30 s to start, and a busy machine may need longer."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("REPROKIT_HOME", self.home)
             for _ in range(_ATTEMPTS - 1):

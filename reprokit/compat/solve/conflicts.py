@@ -58,7 +58,7 @@ class _Noted(Mapping[str, str]):
 
 
 class Conflicts:
-    """Judges pins beside the rest of a stack, each rule once for the same values of the pins that it reads.
+    """Judges pins beside the rest of a stack. No rule is asked twice about the same values of the pins that it reads.
 
     With `doubts`, a doubtful warning is a conflict too.
     """
@@ -68,7 +68,8 @@ class Conflicts:
     def __init__(self, facts: Facts, stack: Stack) -> None:
         self._facts = facts
         self._stack = stack
-        # By a rule and what it has read so far: the pin that it reads next, or its conflicts without and with doubts.
+        # For a rule and the pins that it has read so far: the pin that it reads next. At the end: its conflicts, once
+        # the errors alone, once with doubtful warnings.
         self._known: dict[tuple[CompatRule, _Path], str | tuple[list[Conflict], list[Conflict]]] = {}
 
     def of(self, pins: Mapping[str, str]) -> Iterator[tuple[CompatRule, Conflict]]:
