@@ -31,13 +31,15 @@ def find(host: Examined) -> Iterator[Finding]:
     driver = state.module or state.rows[0].gpu.driver
     toolkit = re.search(r"version (\d+(\.\d+)+)", found.one("ctk"))
     subject = f"nvidia-container-toolkit={toolkit[1] if toolkit else 'none'}"
-    if not found.one("program"):
-        yield error("gpu_toolkit.missing", subject, "without it containers get no GPU", TOOLKIT)
-    else:
-        yield info("gpu_toolkit", subject, f"in {', '.join(found.all('program'))}")
+    if programs := ", ".join(found.all("program")):
+        yield info("gpu_toolkit", subject, f"in {programs}")
     yield from _stale(found, driver)
     engine_info = host.info()
     cdi = host.engine().host.cdi_devices(engine_info)
+    if not programs and cdi:
+        yield info("gpu_toolkit", subject, "not needed: CDI files from elsewhere describe the GPUs")
+    elif not programs:
+        yield error("gpu_toolkit.missing", subject, "without it containers get no GPU", TOOLKIT)
     runtimes = engine_info.get("Runtimes")
     names = [text(name) for name in runtimes if "nvidia" in name] if isinstance(runtimes, dict) else []
     ways = [*(["CDI"] if cdi else []), *(f"runtime {name}" for name in names)]

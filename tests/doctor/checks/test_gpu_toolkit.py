@@ -16,6 +16,12 @@ def test_a_toolkit_that_is_not_installed(machine: FakeMachine) -> None:
     assert found.rule == "gpu_toolkit.missing" and "nvidia-ctk runtime configure" in found.remedy
 
 
+def test_cdi_files_from_elsewhere_need_no_toolkit(machine: FakeMachine) -> None:
+    machine.working_gpu()
+    machine.engine = PlainEngine(INFO, cdi=("nvidia.com/gpu=0",))
+    assert [finding.severity for finding in machine.find(gpu_toolkit)] == ["info", "info"]
+
+
 def test_cdi_files_of_an_earlier_driver_can_be_written_anew(machine: FakeMachine) -> None:
     machine.working_gpu()
     machine.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.4'")

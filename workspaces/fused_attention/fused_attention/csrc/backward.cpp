@@ -25,7 +25,16 @@ int64_t chunk_elements(const at::Device& device) {
 }
 
 // Rows of a chunk if masked keys can be skipped: fewer rows see fewer keys.
-constexpr int64_t kMaskedRows = 128;
+int64_t masked_rows(const at::Device& device) {
+  return device.is_cpu() ? 128 : 512;
+}
+
+// The values of the 64 bits of a word.
+at::Tensor bit_values(const at::Device& device) {
+  auto values = at::empty({64}, at::TensorOptions().dtype(at::kLong));
+  for (int bit = 0; bit < 64; ++bit) values.data_ptr<int64_t>()[bit] = static_cast<int64_t>(uint64_t{1} << bit);
+  return values.to(device);
+}
 
 at::Tensor as_float(const at::Tensor& t) {
   return t.to(at::kFloat).contiguous();
@@ -41,6 +50,10 @@ at::Tensor stored_as(const at::Tensor& sum, const at::Tensor& like) {
 struct Range {
   int64_t begin, size;
 };
+
+Structure view(const at::Tensor& structure) {
+  return Structure{structure.data_ptr<int64_t>(), structure.size(0)};
+}
 
 at::Tensor narrow(const at::Tensor& t, int64_t dim, Range range) {
   return t.narrow(dim, range.begin, range.size);
@@ -72,7 +85,7 @@ class Backward {
   const int64_t batch_, heads_, kv_heads_, group_, head_dim_;
   const at::Tensor q_, k_, v_, grad_;  // float32, contiguous
   at::Tensor mask_;                    // [batch, heads, q, k], some of them 1
-  at::Tensor structure_;
+  at::Tensor structure_, bit_values_;
   at::Tensor dq_, dk_, dv_, dmask_, dslopes_;
 };
 
@@ -96,7 +109,10 @@ Backward::Backward(const at::Tensor& grad, const Arguments& a, Wanted wanted)
     mask_ = *a.mask;
     while (mask_.dim() < 4) mask_ = mask_.unsqueeze(0);
   }
-  if (a.structure.has_value()) structure_ = a.structure->contiguous();
+  if (a.structure.has_value()) {
+    structure_ = a.structure->contiguous();
+    bit_values_ = bit_values(q_.device());
+  }
   if (wanted[kWantMask]) dmask_ = at::zeros(mask_.sizes(), mask_.options().dtype(at::kFloat));
   if (wanted[kWantSlopes]) dslopes_ = at::zeros({heads_}, q_.options());
 }
@@ -131,22 +147,21 @@ void Backward::add(const Sequences& s) {
   const bool skips = a_.is_causal || structure_.defined();
   const int64_t budget = chunk_elements(q_.device());
   const int64_t most_rows = std::max<int64_t>(1, budget / (group_ * s.keys.size));
-  const int64_t rows = std::min({s.rows.size, most_rows, skips ? kMaskedRows : s.rows.size});
+  const int64_t rows = std::min({s.rows.size, most_rows, skips ? masked_rows(q_.device()) : s.rows.size});
   const int64_t head_elements = group_ * rows * s.keys.size;
   const int64_t kv_heads = std::min(kv_heads_, std::max<int64_t>(1, budget / head_elements));
-  // A structured mask may differ between batch elements.
-  const int64_t batches = kv_heads < kv_heads_ || structure_.defined()
-                              ? 1
-                              : std::max<int64_t>(1, budget / (kv_heads_ * head_elements));
-  for (int64_t b = 0; b < s.batch.size; b += batches) {
-    const Range batch{b, std::min(batches, s.batch.size - b)};
-    for (int64_t row = 0; row < s.rows.size; row += rows) {
-      const Range these{row, std::min(rows, s.rows.size - row)};
-      Range keys{0, a_.is_causal ? std::min(s.keys.size, row + these.size) : s.keys.size};
-      at::Tensor allowed;
-      if (structure_.defined()) allowed = structured_rows(s.batch.begin + b, these, keys.size, &keys);
-      if (keys.size == 0) continue;
-      for (int64_t head = 0; head < kv_heads_; head += kv_heads) {
+  const bool varies = structure_.defined() && varies_by_batch(view(structure_));
+  const int64_t batches =
+      kv_heads < kv_heads_ || varies ? 1 : std::max<int64_t>(1, budget / (kv_heads_ * head_elements));
+  for (int64_t row = 0; row < s.rows.size; row += rows) {
+    const Range these{row, std::min(rows, s.rows.size - row)};
+    const int64_t seen = a_.is_causal ? std::min(s.keys.size, row + these.size) : s.keys.size;
+    Range keys{0, seen};
+    at::Tensor allowed;
+    for (int64_t b = 0; b < s.batch.size; b += batches) {
+      const Range batch{b, std::min(batches, s.batch.size - b)};
+      if (structure_.defined() && (b == 0 || varies)) allowed = structured_rows(s.batch.begin + b, these, seen, &keys);
+      for (int64_t head = 0; head < kv_heads_ && keys.size != 0; head += kv_heads) {
         add(s, batch, Range{head, std::min(kv_heads, kv_heads_ - head)}, these, allowed, keys);
       }
     }
@@ -236,8 +251,7 @@ at::Tensor Backward::distance(Range rows, Range keys) const {
 at::Tensor Backward::structured_rows(int64_t batch, Range rows, int64_t k_len, Range* keys) const {
   const int64_t width = words_for(k_len);
   std::vector<uint64_t> words(static_cast<size_t>(width * rows.size));
-  const Structure structure{structure_.data_ptr<int64_t>(), structure_.size(0)};
-  evaluate_rows(structure, batch, rows.begin, rows.size, k_len, true, words.data());
+  evaluate_rows(view(structure_), batch, rows.begin, rows.size, k_len, true, words.data());
   int64_t begin = width, end = 0;
   for (int64_t word = 0; word < width; ++word) {
     uint64_t any = 0;
@@ -250,14 +264,13 @@ at::Tensor Backward::structured_rows(int64_t batch, Range rows, int64_t k_len, R
     return at::Tensor();
   }
   *keys = Range{begin * 64, std::min(end * 64, k_len) - begin * 64};
-  auto allowed = at::empty({rows.size, keys->size}, at::TensorOptions().dtype(at::kBool));
-  auto* out = allowed.data_ptr<bool>();
+  auto bits = at::empty({rows.size, end - begin, 1}, at::TensorOptions().dtype(at::kLong));
   for (int64_t row = 0; row < rows.size; ++row) {
-    for (int64_t i = 0; i < keys->size; ++i) {
-      *out++ = (words[row * width + begin + i / 64] >> (i % 64)) & 1;
-    }
+    std::copy_n(words.data() + row * width + begin, end - begin, bits.data_ptr<int64_t>() + row * (end - begin));
   }
-  return allowed.to(q_.device());
+  // From pageable memory: the call returns when `bits` has been read, and does not wait for the kernels before it.
+  bits = bits.to(q_.device(), at::kLong, /*non_blocking=*/true);
+  return bits.bitwise_and(bit_values_).ne(0).view({rows.size, (end - begin) * 64}).narrow(1, 0, keys->size);
 }
 
 }  // namespace

@@ -103,6 +103,22 @@ inline bool attends(const Structure& s, int64_t batch, int64_t row, int64_t key,
   return stack[0];
 }
 
+// Whether batch elements may have different masks.
+inline bool varies_by_batch(const Structure& s) {
+  for (int64_t i = 0; i < s.count(); ++i) {
+    const MaskInstruction in = s.instruction(i);
+    switch (static_cast<MaskOp>(in.op)) {
+      case MaskOp::kKeyBelow:
+      case MaskOp::kRowBelow:
+      case MaskOp::kRowInterval:
+        if (in.b != 1) return true;
+        break;
+      default: break;
+    }
+  }
+  return false;
+}
+
 constexpr int64_t words_for(int64_t bits) {
   return (bits + 63) / 64;
 }
