@@ -17,6 +17,10 @@ FOLDER = f"{HOME}/out"  # what profilers write
 _LAUNCHER, _REDUCE = f"{HOME}/launcher.py", f"{HOME}/reduce.py"
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+# Debian's package has the importer where its nsys does not look, so nsys leaves the raw report.qdstrm there.
+_IMPORT = f"""cd {FOLDER} && {{
+    ls report.*rep || /usr/lib/nsight-systems/host-linux-*/QdstrmImporter --input-file report.qdstrm
+}} && rm -f report.qdstrm"""
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,15 @@ def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
                 *("nsys", "profile", f"--output={FOLDER}/report", "--force-overwrite=true"),
                 *("--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", *argv),
             ],
-            {"report.nsys-rep": "Nsight Systems (nsys-ui)", "report.qdrep": "Nsight Systems (nsys-ui)"},
+            {
+                "report.nsys-rep": "Nsight Systems (nsys-ui)",
+                "report.qdrep": "Nsight Systems (nsys-ui)",
+                "report.qdstrm": "QdstrmImporter of the same Nsight Systems makes a report of it",
+            },
             tuple(("nsys", "stats", "--report", name, "--format", "csv", nsys) for name in kernels),
             output.nsys,
             "add the package `nsight-systems` to the variant's `apt` list, with the block `apt`",
+            then=(("sh", "-c", _IMPORT),),
             counts="launches",
         ),
         Profiler(

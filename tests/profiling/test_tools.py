@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from reprokit.errors import UsageError
@@ -64,3 +67,31 @@ def test_what_is_missing_is_named_with_its_package(requested, message, hint):
 
 def test_only_perf_needs_more_capabilities_from_the_start():
     assert {name for name, each in profilers(["x"]).items() if each.capabilities != ((),)} == {"perf"}
+
+
+@pytest.mark.parametrize(
+    ("left", "importer", "found"),
+    [
+        (["report.qdstrm"], "touch report.nsys-rep", ["report.nsys-rep"]),
+        (["report.qdstrm"], "touch report.qdrep", ["report.qdrep"]),
+        (["report.qdstrm"], "exit 1", ["report.qdstrm"]),
+        (["report.qdstrm"], None, ["report.qdstrm"]),
+        (["report.qdrep", "report.qdstrm"], "touch report.again", ["report.qdrep"]),
+        (["report.nsys-rep"], "touch report.again", ["report.nsys-rep"]),
+        ([], "exit 1", []),
+    ],
+)
+def test_nsys_reports_are_imported_where_debian_has_the_importer(tmp_path: Path, left, importer, found):
+    out, host = tmp_path / "out", tmp_path / "usr/lib/nsight-systems/host-linux-x64"
+    out.mkdir()
+    host.mkdir(parents=True)
+    for name in left:
+        (out / name).write_text("")
+    if importer is not None:
+        expected = '[ "$*" = "--input-file report.qdstrm" ] || exit 2'
+        (host / "QdstrmImporter").write_text(f"#!/bin/sh\n{expected}\n{importer}\n")
+        (host / "QdstrmImporter").chmod(0o755)
+    ((shell, option, script),) = profilers(["x"])["nsys"].then
+    script = script.replace(FOLDER, str(out)).replace("/usr/lib", f"{tmp_path}/usr/lib")
+    subprocess.run([shell, option, script], capture_output=True, check=False)
+    assert sorted(path.name for path in out.iterdir()) == found
