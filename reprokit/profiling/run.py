@@ -32,6 +32,8 @@ _PROGRAMS = ("launcher.py", "reduce.py")
 _PARAMETERS = "/proc/driver/nvidia/params"
 _RESTRICTED = "RmProfilingAdminOnly: 1"
 _NO_COUNTERS = "ERR_NVGPUCTRPERM"
+# In the words of `nsys stats`.
+_NO_KERNELS = "does not contain CUDA kernel data"
 
 
 @dataclass(frozen=True)
@@ -146,15 +148,27 @@ def _summary(ask: Callable[..., Completed], tool: Profiler, notify: Notify) -> S
         try:
             found = tool.read(done.stdout)
         except SourceError as error:
-            why = (done.exit_code and done.stderr.strip().rpartition("\n")[2]) or error.message
+            why = _failure(done) or error.message
             continue
         except UsageError as error:  # beyond a limit
             why = f"{error.message}; {error.hint}"
             continue
         if found.rows:
             return found
+        if _NO_KERNELS in done.stdout:
+            why = f"{tool.name} recorded no CUDA kernels"
+            break
+        why = _failure(done) or why
     notify(f"the profile has no summary: {why[:300]}")
     return None
+
+
+def _failure(done: Completed) -> str:
+    """Why a command failed: its first line of an error, or else its last one. "" where it did not fail."""
+    if not done.exit_code:
+        return ""
+    errors = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.startswith("ERROR: ")]
+    return errors[0] if errors else done.stderr.strip().rpartition("\n")[2]
 
 
 def _programs(ask: Callable[..., Completed]) -> bytes:

@@ -71,9 +71,10 @@ def _reduced(python: str) -> tuple[str, ...]:
 def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
     """All profilers, for a command."""
     python = python_of(argv) or "python3"
-    nsys = f"{FOLDER}/report.nsys-rep"
+    # nsys 2020 leaves an empty export beside its report, and 2023 refuses an export as old as its report.
+    stats = f"nsys stats --report %s --format csv --force-export=true {FOLDER}/report.*rep"
+    kernels = ("cuda_gpu_kern_gb_sum", "gpukernsum", "cuda_gpu_kern_sum")  # nsys 2022 and older have only the second
     ncu = f"{FOLDER}/report.ncu-rep"
-    kernels = ("cuda_gpu_kern_gb_sum", "cuda_gpu_kern_sum", "gpukernsum")  # the last until 2022
     found = [
         Profiler(
             "torch",
@@ -96,9 +97,9 @@ def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
                 "report.qdrep": "Nsight Systems (nsys-ui)",
                 "report.qdstrm": "QdstrmImporter of the same Nsight Systems makes a report of it",
             },
-            tuple(("nsys", "stats", "--report", name, "--format", "csv", nsys) for name in kernels),
+            tuple(("sh", "-c", stats % name) for name in kernels),
             output.nsys,
-            "add the package `nsight-systems` to the variant's `apt` list, with the block `apt`",
+            "add the package `nsight-systems` to the variant's `apt` list, with the block `apt` (Debian: after `cuda`)",
             then=(("sh", "-c", _IMPORT),),
             counts="launches",
         ),
@@ -111,7 +112,7 @@ def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
             {"report.ncu-rep": "Nsight Compute (ncu-ui)"},
             (("ncu", "--import", ncu, "--page", "raw", "--csv", "--print-units", "base"),),
             output.ncu,
-            "add the package `nsight-compute` to the variant's `apt` list, with the block `apt`",
+            "add the package `nsight-compute` to the variant's `apt` list, with the block `apt` (Debian: after `cuda`)",
             counts="launches",
         ),
         Profiler(

@@ -1,10 +1,14 @@
 """What profilers print, as summaries.
 
 The tables of nsys follow NVIDIA's documentation: the user guide of Nsight Systems ("Report scripts",
-`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`). Those of ncu are in the form of h200/ncu.csv, which ncu 2025.3 printed.
+`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`). Debian's packages of three versions printed those in nsys/: `.txt` for
+`true`, and `kernels.csv` for kernels that were written into the database of that report. Those of ncu are in the form
+of h200/ncu.csv, which ncu 2025.3 printed.
 """
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -52,6 +56,21 @@ def test_nsight_systems_kernels_with_their_launches():
     (only,) = output.nsys(NSYS_WITHOUT_GRID).rows
     assert (only.seconds, only.grid) == (0.001, ())
     assert output.nsys("ERROR: Report 'cuda_gpu_kern_gb_sum' could not be found.").rows == ()
+
+
+@pytest.mark.parametrize("version", ["2022.4.2", "2023.4.4"])
+def test_what_nsys_printed(version: str):
+    found = output.nsys((ROOT / f"tests/profiling/nsys/{version}/kernels.csv").read_text())
+    first, second = found.rows
+    assert first.name == "void gemm<float, (int)128>(const T1 *, T1 *, int)"
+    assert (first.count, first.seconds) == (10, pytest.approx(3.000045e-3))
+    assert (first.grid, first.block) == ((4096, 1, 1), (256, 1, 1))
+    assert (second.name, second.count, second.grid, second.block) == ("softmax(float *)", 4, (128, 2, 1), (32, 4, 1))
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "tests/profiling/nsys").glob("*/*.txt")), ids=lambda file: file.stem)
+def test_what_nsys_printed_without_kernels(file: Path):
+    assert output.nsys(file.read_text()).rows == ()
 
 
 def test_what_ncu_printed_on_an_h200():

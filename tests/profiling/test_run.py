@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.paths import ROOT
+
 pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("nothing_left")]
 
 BUSY = """
@@ -143,20 +145,24 @@ if [ "$1" = profile ]; then
     "$@"
     LEAVE
 else
+    STATS
+fi
+"""
+TABLE = r"""
     [ "$3" = cuda_gpu_kern_sum ] || { echo "ERROR: Report '$3' could not be found." >&2; exit 1; }
     printf 'Time (%%),Total Time (ns),Instances,Avg (ns),Name\n100.0,2000000,4,500000.0,gemm\033[2J\n'
-fi
 """
 
 
 @pytest.fixture
 def nsys(call: Call, desk: Path) -> Call:
-    """`nsys(leave)` profiles with a stand-in that runs `leave` to make its report."""
+    """`nsys(leave)` profiles with a stand-in that runs `leave` to make its report, and `stats` for a table of it."""
 
-    def run(leave: str) -> subprocess.CompletedProcess[str]:
-        (desk / "nsys").write_text(NSYS.replace("LEAVE", leave))
+    def run(leave: str, *args: str, stats: str = TABLE) -> subprocess.CompletedProcess[str]:
+        (desk / "nsys").write_text(NSYS.replace("LEAVE", leave).replace("STATS", stats))
         (desk / "nsys").chmod(0o755)
-        return call("-v", f"{desk}/nsys:/opt/bin/nsys:ro", "--with", "nsys", "-o", "out", "--", "sh", "-c", "echo ran")
+        volumes = ["-v", f"{desk}/nsys:/opt/bin/nsys:ro", *args]
+        return call(*volumes, "--with", "nsys", "-o", "out", "--", "sh", "-c", "echo ran")
 
     return run
 
@@ -168,6 +174,24 @@ def test_nsight_systems_kernels_without_control_of_the_terminal(nsys: Call):
     assert "gemm\\x1b[2J" in done.stdout and "\x1b" not in done.stdout + done.stderr
     assert {path.name: path.read_text() for path in Path("out").iterdir()} == {"report.nsys-rep": "report\n"}
     assert "SYS_ADMIN" not in done.stderr
+
+
+@pytest.mark.parametrize("version", ["2020.4.3", "2022.4.2", "2023.4.4"])
+def test_a_program_without_kernels(nsys: Call, version: str):
+    """The real output of `nsys stats` for `true`. A table that is asked for in vain has no file."""
+    volume = f"{ROOT}/tests/profiling/nsys/{version}:/opt/recorded:ro"
+    done = nsys('echo report > "$report"', "-v", volume, stats='cat "/opt/recorded/$3.txt"')
+    assert done.returncode == 0, done.stderr
+    assert "the profile has no summary: nsys recorded no CUDA kernels\n" in done.stderr
+    assert "launches" not in done.stdout and "report.nsys-rep" in done.stdout
+
+
+def test_a_report_that_was_not_imported_is_brought_out(nsys: Call):
+    done = nsys('echo raw > "${report%.nsys-rep}.qdstrm"', stats='echo "ERROR: no such file"; echo usage >&2; exit 1')
+    assert done.returncode == 0, done.stderr
+    assert "the profile has no summary: ERROR: no such file\n" in done.stderr
+    assert "out/report.qdstrm  QdstrmImporter of the same Nsight Systems makes a report of it" in done.stdout
+    assert Path("out/report.qdstrm").read_text() == "raw\n"
 
 
 @pytest.mark.parametrize(
