@@ -1,9 +1,9 @@
 """What profilers print, as summaries.
 
 The tables of nsys follow NVIDIA's documentation: the user guide of Nsight Systems ("Report scripts",
-`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`). Debian's packages of three versions printed those in nsys/: `.txt` for
-`true`, and `kernels.csv` for kernels that were written into the database of that report. Those of ncu are in the form
-of h200/ncu.csv, which ncu 2025.3 printed.
+`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`). Debian's packages of three versions printed those in nsys/: the `.txt` for
+`true`, the `.csv` of 2023.4.4 for a program on an H200, and that of 2022.4.2 for made-up kernels in a real database.
+Those of ncu are in the form of h200/ncu.csv, which ncu 2025.3 printed.
 """
 
 from __future__ import annotations
@@ -58,10 +58,17 @@ def test_nsight_systems_kernels_with_their_launches():
     assert output.nsys("ERROR: Report 'cuda_gpu_kern_gb_sum' could not be found.").rows == ()
 
 
-@pytest.mark.parametrize("version", ["2022.4.2", "2023.4.4"])
-def test_what_nsys_printed(version: str):
-    found = output.nsys((ROOT / f"tests/profiling/nsys/{version}/kernels.csv").read_text())
-    first, second = found.rows
+def test_what_nsys_printed_of_an_h200():
+    """50 launches of one kernel, with and without their configuration."""
+    (scale,) = output.nsys((ROOT / "tests/profiling/nsys/2023.4.4/kernels.csv").read_text()).rows
+    assert (scale.name, scale.count, scale.seconds) == ("scale(float *, int)", 50, pytest.approx(2.815737e-3))
+    assert (scale.grid, scale.block) == ((65536, 1, 1), (256, 1, 1))
+    (plain,) = output.nsys((ROOT / "tests/profiling/nsys/2023.4.4/kernels-without-grid.csv").read_text()).rows
+    assert plain == scale.model_copy(update={"grid": (), "block": ()})
+
+
+def test_what_older_nsys_printed():
+    first, second = output.nsys((ROOT / "tests/profiling/nsys/2022.4.2/kernels.csv").read_text()).rows
     assert first.name == "void gemm<float, (int)128>(const T1 *, T1 *, int)"
     assert (first.count, first.seconds) == (10, pytest.approx(3.000045e-3))
     assert (first.grid, first.block) == ((4096, 1, 1), (256, 1, 1))
