@@ -24,6 +24,7 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.filelocks import file_lock
+from reprokit.host.machine import Machine
 from reprokit.recipe.find import Target
 from reprokit.redact import MaskedLines, masking, secret_parts
 
@@ -41,13 +42,18 @@ def _devices(gpus: str | None) -> list[str]:
 
 
 @contextlib.contextmanager
-def machine_lock(gpus: str | None, on: str | None, notify: Notify) -> Iterator[None]:
-    """No other benchmark measures meanwhile: on the machine, or on the devices that `gpus` names.
+def machine_lock(gpus: str | None, host: Machine, notify: Notify) -> Iterator[None]:
+    """No other benchmark measures meanwhile: on the machine, or on the devices that `gpus` numbers.
 
     Benchmarks that run at the same time distort each other's results. Raises UsageError.
     """
-    start = paths.state() / (f"bench-{hashlib.sha256(on.encode()).hexdigest()[:12]}" if on else "bench")
-    devices, waiting = sorted(_devices(gpus)), "another benchmark is running: waiting for it"
+    machine = host.identity()
+    here = machine == Machine().identity()
+    start = paths.state() / ("bench" if here else f"bench-{hashlib.sha256(machine.encode()).hexdigest()[:12]}")
+    named = parse_gpus(gpus).devices if gpus else ()
+    # A UUID may be any of the numbered devices, so it counts as all of them.
+    devices = sorted(_devices(gpus)) if all(device.isdigit() for device in named) else []
+    waiting = "another benchmark is running: waiting for it"
     with contextlib.ExitStack() as locks:
         whole = fcntl.LOCK_SH if devices else fcntl.LOCK_EX
         locks.enter_context(file_lock(Path(f"{start}.lock"), waiting, notify, whole))

@@ -94,8 +94,8 @@ def bench(
     lines.check_writable(file)
     variables = options.variables_of(env_file)
     with (
-        machine_lock(gpus, on, notify),
         options.engine_on(on) as there,
+        machine_lock(gpus, there.host, notify),
         opened_bench(there, target, gpus, chosen, stale, variables) as (engine, container, found),
     ):
         folder = extension.send(engine, container, found.execute, extension.sources(notify)) if with_extension else ""

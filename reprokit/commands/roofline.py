@@ -63,7 +63,7 @@ def roofline(
     hardware, names = "", [device] if device else []
     if name:
         with options.engine_on(on) as engine:
-            measured, hardware, gpu = _measured(engine, name, gpus, counts, on)
+            measured, hardware, gpu = _measured(engine, name, gpus, counts)
         # Several GPUs are "2x NAME, NAME".
         names += [re.sub(r"^\d+x ", "", each) for each in gpu.split(", ") if each and not device]
         points = _points(name, (hardware, gpu)) if plot or as_json else []
@@ -97,9 +97,7 @@ def _threads(text: str | None) -> list[int]:
     return list(dict.fromkeys(map(int, parts)))
 
 
-def _measured(
-    engine: Engine, name: str, gpus: str | None, counts: list[int], on: str | None
-) -> tuple[list[MeasuredPeaks], str, str]:
+def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) -> tuple[list[MeasuredPeaks], str, str]:
     """The peaks, the processor and the GPU of a recipe's container. Raises UsageError for too many threads."""
     from reprokit.bench import extension
     from reprokit.bench.container import container_of_run, gpus_for, machine_lock
@@ -115,7 +113,7 @@ def _measured(
     run_options = RunOptions(gpus=gpus_for(engine, recipe, gpus))
     running = container_of_run(engine, recipe, "roofline", run_options, notify)
     # Not only on the GPUs: the processors are measured, too.
-    with machine_lock(None, on, notify), running as container:
+    with machine_lock(None, engine.host, notify), running as container:
         ask = partial(execute, engine, container, logged=False)
         hardware = probe(ask)
         if max(counts, default=0) > hardware.threads:

@@ -109,9 +109,9 @@ def tune(
     purpose, gpus = ("search", "none") if runner == "ray" else ("", gpus)
     search_lock = file_lock(paths.state() / "search.lock", "another search is running: waiting for it", notify)
     with (
-        search_lock if purpose else machine_lock(gpus, on, notify),
         _cluster(runner) as ray,
         options.engine_on(on) as there,
+        search_lock if purpose else machine_lock(gpus, there.host, notify),
         opened_bench(there, target, gpus, _RUNS, stale, {}, purpose) as (engine, container, found),
     ):
         folder = extension.send(engine, container, found.execute, files)

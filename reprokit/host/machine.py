@@ -21,12 +21,21 @@ from reprokit.recipe.find import Target
 
 # What one process of a C++ or CUDA compiler needs: torch extensions and CUTLASS kernels take about this much.
 _JOB_BYTES = 2 << 30
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+_NETWORK = Path("/proc/self/ns/net")  # containers of one machine are machines of their own
 
 
 class Machine:
     """This machine. `name` is a node's, "" for this machine. Sizes are bytes, None where unknown."""
 
     name = ""
+
+    def identity(self) -> str:
+        """Alike for all names of one machine."""
+        try:
+            return " ".join([_BOOT.read_text(encoding="ascii").strip(), str(_NETWORK.readlink())])
+        except OSError:
+            return self.name
 
     def caller(self) -> Caller:
         """The user there."""

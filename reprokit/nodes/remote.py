@@ -44,6 +44,9 @@ class Remote(Machine):
         except ValueError as error:
             raise EngineError(str(error), self.name, "is its login shell a POSIX shell?") from None
 
+    def identity(self) -> str:
+        return self.seen.machine or self.name
+
     def caller(self) -> Caller:
         return self.seen.caller
 

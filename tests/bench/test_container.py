@@ -101,12 +101,20 @@ class Waits(Exception):
     """In place of waiting."""
 
 
+class Node(Machine):
+    """A node that is the machine of this identity, whatever it is called."""
+
+    def __init__(self, identity):
+        self.identity = lambda: identity
+
+
 @pytest.mark.parametrize(
     ("held", "asked", "waits"),
     [
         (None, None, True), (None, "device=0", True), ("device=0", None, True), ("device=0", "device=0", True),
         ("device=0,1", "device=1", True), ("device=1,0", "device=0,1", True), ("2", "device=0", True),
-        ("device=0", "device=1", False), ("device=0,2", "device=1,3", False),
+        ("device=0", "device=GPU-5d", True),
+        ("device=GPU-5d", "device=1", True), ("device=0", "device=1", False), ("device=0,2", "device=1,3", False),
     ],
 )  # fmt: skip
 def test_benchmarks_share_a_machine_only_on_gpus_of_their_own(held, asked, waits, monkeypatch, tmp_path):
@@ -114,11 +122,14 @@ def test_benchmarks_share_a_machine_only_on_gpus_of_their_own(held, asked, waits
         raise Waits(line)
 
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
-    with machine_lock(held, None, notify):
-        with machine_lock(asked, "a/../node", notify):
+    here = Machine()
+    with machine_lock(held, here, notify):
+        with machine_lock(asked, Node("a/../node"), notify):
             pass
         refused = pytest.raises(Waits, match="another benchmark") if waits else nullcontext()
-        with refused, machine_lock(asked, None, notify):
+        with refused, machine_lock(asked, here, notify):
             pass
-    with machine_lock(asked, None, notify):
+        with refused, machine_lock(asked, Node(here.identity()), notify):
+            pass
+    with machine_lock(asked, here, notify):
         pass

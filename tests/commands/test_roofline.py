@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -36,14 +37,14 @@ def locked(recipe, monkeypatch):
     found = []
 
     @contextmanager
-    def lock(gpus, on, notify):
-        found.append((gpus, on))
+    def lock(gpus, host, notify):
+        found.append((gpus, host))
         yield
 
     def measured(engine, container, ask, threads):
         return [MeasuredPeaks(threads=n, peaks={"float32": n}, bandwidths={}) for n in threads]
 
-    monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext())
+    monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(SimpleNamespace(host=on)))
     monkeypatch.setattr("reprokit.bench.container.gpus_for", lambda *_: "none")
     monkeypatch.setattr("reprokit.bench.container.container_of_run", lambda *_: nullcontext("c"))
     monkeypatch.setattr("reprokit.bench.container.machine_lock", lock)
