@@ -50,9 +50,9 @@ def machine_lock(gpus: str | None, host: Machine, notify: Notify) -> Iterator[No
     machine = host.identity()
     here = machine == Machine().identity()
     start = paths.state() / ("bench" if here else f"bench-{hashlib.sha256(machine.encode()).hexdigest()[:12]}")
-    named = parse_gpus(gpus).devices if gpus else ()
-    # A UUID may be any of the numbered devices, so it counts as all of them.
-    devices = sorted(_devices(gpus)) if all(device.isdigit() for device in named) else []
+    devices = sorted(_devices(gpus))
+    if not all(device.removeprefix("gpu").isdigit() for device in devices):
+        devices = []  # a UUID does not say which number it is, so it takes the whole machine
     waiting = "another benchmark is running: waiting for it"
     with contextlib.ExitStack() as locks:
         whole = fcntl.LOCK_SH if devices else fcntl.LOCK_EX

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from reprokit.host.gpu import GpuDevice
+from reprokit.host.machine import Machine
 from reprokit.nodes.probe import SCRIPT, parse
 
 ID = "9f" * 32
@@ -66,7 +67,9 @@ def test_another_containers_login_is_not_nested():
 
 def test_the_script_runs_anywhere():
     done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True)
-    assert parse(done.stdout).cache.startswith("/")
+    found = parse(done.stdout)
+    assert found.cache.startswith("/")
+    assert found.machine == Machine().identity() != ""
 
 
 def test_a_line_of_digits_is_read_at_once():

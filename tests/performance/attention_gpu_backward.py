@@ -18,7 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from attention_gpu import BACKENDS, MASKS, SDPA, WORST_OF_SDPA, Shape, distance, elements, expanded, inputs
+from attention_gpu import MASKS, SDPA, WORST_OF_SDPA, Shape, distance, elements, expanded, inputs, methods
 from fused_attention import build, fused_attention, masks, reference
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -110,21 +110,10 @@ def verify_all() -> bool:
 def measure(name: str, shape: Shape, mask: Any = None, is_causal: bool = False) -> None:
     tensors = inputs(shape)
     weight = torch.randn(shape.batch, shape.heads, shape.q_len, shape.dim, device="cuda").to(shape.dtype)
-    dense = None if mask is None else elements(mask, shape)
-
-    def sdpa(chosen: SDPBackend) -> Callable[..., torch.Tensor]:
-        def call(*t: torch.Tensor) -> torch.Tensor:
-            with sdpa_kernel(chosen):
-                return SDPA(*t, attn_mask=dense, is_causal=is_causal)
-
-        return call
-
-    methods: dict[str, Callable[..., torch.Tensor]] = {
-        "ours": lambda q, k, v: fused_attention(q, k, v, mask, is_causal=is_causal)
-    }
-    methods |= {name: sdpa(chosen) for name, chosen in BACKENDS.items()}
     times = {}
-    for method, call in methods.items():
+    for method, call in methods(shape, mask, is_causal).items():
+        if method == "flex":  # not compiled for gradients here
+            continue
         try:
             times[method] = _time(functools.partial(gradients, call, tensors, weight))
         except RuntimeError:  # a backend without such masks

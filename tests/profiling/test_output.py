@@ -1,9 +1,13 @@
 """What profilers print, as summaries.
 
 The tables of nsys follow NVIDIA's documentation: the user guide of Nsight Systems ("Report scripts",
-`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`). Debian's packages of three versions printed those in nsys/: the `.txt` for
-`true`, the `.csv` of 2023.4.4 for a program on an H200, and that of 2022.4.2 for made-up kernels in a real database.
-Those of ncu are in the form of h200/ncu.csv, which ncu 2025.3 printed.
+`cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`). nsys/ has what Debian's packages of three versions printed:
+
+- `.txt`: for `true`, which runs no kernel
+- `.csv` of 2023.4.4: for a program on an H200
+- `.csv` of 2022.4.2: for a real database, into which kernels were written by hand
+
+The tables of ncu are in the form of h200/ncu.csv, which ncu 2025.3 printed.
 """
 
 from __future__ import annotations
@@ -59,7 +63,7 @@ def test_nsight_systems_kernels_with_their_launches():
 
 
 def test_what_nsys_printed_of_an_h200():
-    """50 launches of one kernel, with and without their configuration."""
+    """A program that launches one kernel 50 times: the table with grid and block, and the one without."""
     (scale,) = output.nsys((ROOT / "tests/profiling/nsys/2023.4.4/kernels.csv").read_text()).rows
     assert (scale.name, scale.count, scale.seconds) == ("scale(float *, int)", 50, pytest.approx(2.815737e-3))
     assert (scale.grid, scale.block) == ((65536, 1, 1), (256, 1, 1))

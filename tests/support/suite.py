@@ -70,7 +70,7 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers a core: many tests wait for an engine, a server or a disk. Two made no run shorter."""
+    """Three workers a core: many tests wait for an engine, a server or a disk."""
     return 3 * len(os.sched_getaffinity(0))
 
 

@@ -68,8 +68,8 @@ class Conflicts:
     def __init__(self, facts: Facts, stack: Stack) -> None:
         self._facts = facts
         self._stack = stack
-        # For a rule and the pins that it has read so far: the pin that it reads next. At the end: its conflicts, once
-        # the errors alone, once with doubtful warnings.
+        # By a rule and the pins that it has read so far: the pin that it reads next. After the last one, two lists of
+        # its conflicts: the errors alone, and the errors with the doubtful warnings.
         self._known: dict[tuple[CompatRule, _Path], str | tuple[list[Conflict], list[Conflict]]] = {}
 
     def of(self, pins: Mapping[str, str]) -> Iterator[tuple[CompatRule, Conflict]]:
