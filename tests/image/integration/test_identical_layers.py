@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.network,
     pytest.mark.long,
-    pytest.mark.xdist_group("locked-whole"),
+    pytest.mark.xdist_group("identical-layers"),  # begins among the first: it is one of the longest
 ]
 
 RECIPE = """\
