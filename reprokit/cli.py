@@ -87,6 +87,7 @@ def main() -> NoReturn:
     if interrupted:
         _report("interrupted")
     gc.freeze()  # the system gets the memory back anyway
+    _drop_unwritten()
     sys.exit(code)
 
 
@@ -97,6 +98,18 @@ def _open_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
+def _drop_unwritten() -> None:
+    """Forget the output that a closed pipe or a full disk did not take.
+
+    It was reported. Python's own flush at the end would report it again, and replace the exit code by 120.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def _run() -> int:
     try:
         command = get_command(app)
@@ -105,6 +118,7 @@ def _run() -> int:
         # Without `main`, which hides Ctrl-C.
         with command.make_context("reprokit", sys.argv[1:]) as context:
             command.invoke(context)
+        sys.stdout.flush()
         return 0
     except typer.Exit as end:
         return end.exit_code
@@ -122,7 +136,6 @@ def _run() -> int:
         _report(f"error: {message}", usage if message else "")
         return error.exit_code
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except typer.Abort:
         raise
@@ -156,9 +169,10 @@ def _unexpected(error: Exception) -> int:
 
 
 def _report(*lines: str) -> None:
-    for line in lines:
-        if line:
-            echo(line, err=True)
+    with contextlib.suppress(OSError):  # standard error is on the full disk, too: the exit code tells
+        for line in lines:
+            if line:
+                echo(line, err=True)
 
 
 def _debug_raise() -> None:

@@ -132,11 +132,20 @@ def test_output_into_a_closed_pipe_is_no_error():
     assert done.stderr == ""
 
 
-def test_output_onto_a_full_disk_is_no_fault_of_ours():
+@pytest.mark.parametrize("verb", [("list",), ("list", "--json"), ("schema",), ("--help",), ("--version",)])
+def test_output_onto_a_full_disk_is_no_fault_of_ours(verb):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*REPROKIT, "list"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == 3
-    assert done.stderr.startswith("error: the disk is full\nhint: free space")
+        done = subprocess.run([*REPROKIT, *verb], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    said = done.stderr.splitlines()
+    assert (done.returncode, said[0], len(said)) == (3, "error: the disk is full", 2)
+    assert said[1].startswith("hint: free space")
+
+
+@pytest.mark.parametrize(("words", "code"), [(("list",), 3), (("list", "--no-such"), 2), (("show", "x.yaml"), 2)])
+def test_where_nothing_can_be_said_the_exit_code_tells(words, code):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*REPROKIT, *words], stdout=full, stderr=full, check=False)
+    assert done.returncode == code
 
 
 def test_completion_offers_recipes_then_variants():
