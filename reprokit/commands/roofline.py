@@ -57,6 +57,9 @@ def roofline(
 
     if plot:
         check_suffix(plot)
+    if device and not peaks_of(bundled(), device):
+        known = ", ".join(dict.fromkeys(each.name for each in known_peaks(bundled())))
+        raise UsageError(f"no data sheet of {device!r} is known", hint=f"known are {known}")
     counts = _threads(threads)
     measured: list[MeasuredPeaks] = []
     points: list[RooflinePoint] = []
@@ -72,9 +75,6 @@ def roofline(
 
         names = list(dict.fromkeys(gpu.name for gpu in own_gpus()))
     sheets = [sheet for each in names if (sheet := peaks_of(bundled(), each))]
-    if device and not sheets:
-        known = ", ".join(dict.fromkeys(each.name for each in known_peaks(bundled())))
-        raise UsageError(f"no data sheet of {device!r} is known", hint=f"known are {known}")
     if not name and not sheets:
         sheets = known_peaks(bundled())
     if as_json:
@@ -98,18 +98,23 @@ def _threads(text: str | None) -> list[int]:
 
 
 def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) -> tuple[list[MeasuredPeaks], str, str]:
-    """The peaks, the processor and the GPU of a recipe's container. Raises UsageError for too many threads."""
+    """The peaks, the processor and the GPU of a recipe's container.
+
+    Raises UsageError for too many threads, and where the recipe has not been built.
+    """
     from reprokit.bench import extension
     from reprokit.bench.container import container_of_run, gpus_for, machine_lock
     from reprokit.bench.hardware import probe
     from reprokit.commands._shown import notify, status
     from reprokit.container.execute import execute
+    from reprokit.container.launch import built_image
     from reprokit.container.settings import RunOptions
     from reprokit.errors import WorkFailed
     from reprokit.profiling.peaks import gpu, processors
     from reprokit.recipe.find import target
 
     recipe = target(name)
+    built_image(engine, recipe)  # a recipe that has not been built waits for no other benchmark
     run_options = RunOptions(gpus=gpus_for(engine, recipe, gpus))
     running = container_of_run(engine, recipe, "roofline", run_options, notify)
     # Not only on the GPUs: the processors are measured, too.

@@ -30,6 +30,11 @@ def test_all_that_are_known_where_there_is_no_gpu(call, monkeypatch):
     }
 
 
+def engine(on, image):
+    """An engine, as far as the verb asks it: its host, and what it knows of the image."""
+    return SimpleNamespace(host=SimpleNamespace(name=on), image=lambda name: image)
+
+
 @pytest.fixture
 def locked(recipe, monkeypatch):
     """A container with two processors, whose peaks are made up; the machines that were locked."""
@@ -38,13 +43,13 @@ def locked(recipe, monkeypatch):
 
     @contextmanager
     def lock(gpus, host, notify):
-        found.append((gpus, host))
+        found.append((gpus, host.name))
         yield
 
     def measured(engine, container, ask, threads):
         return [MeasuredPeaks(threads=n, peaks={"float32": n}, bandwidths={}) for n in threads]
 
-    monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(SimpleNamespace(host=on)))
+    monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, {"Id": "sha256:1"})))
     monkeypatch.setattr("reprokit.bench.container.gpus_for", lambda *_: "none")
     monkeypatch.setattr("reprokit.bench.container.container_of_run", lambda *_: nullcontext("c"))
     monkeypatch.setattr("reprokit.bench.container.machine_lock", lock)
@@ -65,6 +70,19 @@ def test_more_threads_than_processors_are_refused(call):
     result = call("roofline", "x:cpu", "--threads", "1,3")
     assert isinstance(result.exception, UsageError)
     assert result.exception.message == "--threads 3 is more than the container's 2 processors"
+
+
+def test_a_recipe_that_has_not_been_built_waits_for_no_benchmark(call, locked, monkeypatch):
+    monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, None)))
+    result = call("roofline", "x:cpu")
+    assert isinstance(result.exception, UsageError) and "x:cpu has not been built" in result.exception.message
+    assert locked == []
+
+
+def test_an_unknown_gpu_is_named_before_anything_is_measured(call, locked):
+    result = call("roofline", "x:cpu", "--device", "Voodoo 2")
+    assert isinstance(result.exception, UsageError) and "no data sheet of 'Voodoo 2'" in result.exception.message
+    assert locked == []
 
 
 @pytest.mark.parametrize(
