@@ -16,7 +16,7 @@ from reprokit.importing.decision import Choice, Decision, Versions
 from reprokit.importing.edits import comment, text_of
 from reprokit.importing.torch_build import torch_block, torch_build
 from reprokit.recipe.fields import HttpUrl
-from reprokit.recipe.pin_names import PACKAGES, PIN_NAMES
+from reprokit.recipe.pin_names import NOT_ON_PYPI, PACKAGES, PIN_NAMES
 from reprokit.untrusted.text import escaped
 
 _LONGEST = 200
@@ -133,7 +133,7 @@ class Writer:
                 self._explain(pins, name, choice, 6)
         for name, version in self.versions.pins.items():
             pin = name.replace("-", "_")
-            if pin in PIN_NAMES and pin not in (*pins, *PACKAGES, "cmake"):  # pip has matched PACKAGES
+            if pin in PIN_NAMES and pin not in (*pins, *NOT_ON_PYPI, *PACKAGES, "cmake"):  # pip has matched PACKAGES
                 pins[pin] = Quoted(self.torch if pin == "torch" else version)
                 if pin == "torch":
                     self._explain(pins, pin, self.build.choice, 6, self._unlocked(pin))

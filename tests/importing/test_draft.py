@@ -34,6 +34,13 @@ def test_torch_is_installed_by_its_block(cuda, version, block, pin):
     assert "torch" not in blocks or [*blocks].index("torch") < [*blocks].index("wheels")
 
 
+def test_a_package_that_shares_a_pins_name_is_no_pin():
+    text = draft(DECISION, Versions({"clang": "14.0", "apex": "0.9.10", "numpy": "1.26.4"}), "", "", bundled())
+    variant = load_text(text, "tool.yaml", "tool").variants["cpu"]
+    assert variant.pins == {"distro": "debian:12", "python": "3.11", "numpy": "1.26.4"}
+    assert {"clang==14.0", "apex==0.9.10"} <= set(variant.wheels)
+
+
 @pytest.mark.parametrize("title", ["Yes", "on", "12:30", "2020-01-01", "1.5", "~", "A title: of *two* parts", "tool"])
 def test_a_title_is_the_text_that_was_read(title):
     text = draft(replace(DECISION, title=Choice(title)), Versions({}), "", "", bundled())
