@@ -164,7 +164,8 @@ def test_a_squashfs_has_files_and_start_scripts(
     assert subprocess.run(["sh", "-n", str(root / "etc/rc")]).returncode == 0
     assert os.access(root / "etc/rc", os.X_OK)
     assert not (root / ".dockerenv").exists()
-    assert not [c for c in engine.api.containers(all=True) if "reprokit-export" in c["Names"][0]]
+    exported = engine.image(name)["Id"]
+    assert not [c["Names"] for c in engine.api.containers(all=True) if c["ImageID"] == exported], "a container is left"
 
 
 @pytest.mark.parametrize(
