@@ -99,9 +99,9 @@ def _open_closed_streams() -> None:
 
 
 def _drop_unwritten() -> None:
-    """Forget the output that a closed pipe or a full disk did not take.
+    """Drop the output that a closed pipe or a full disk did not take: at the end Python would try to write it again.
 
-    It was reported. Python's own flush at the end would report it again, and replace the exit code by 120.
+    That fails, too, and makes the exit code 120.
     """
     for stream in (sys.stdout, sys.stderr):
         try:

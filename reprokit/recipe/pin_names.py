@@ -12,7 +12,7 @@ PACKAGES = (
     "mmcv_full", "mmdet", "mmengine", "timm", "librosa", "setuptools", "deepspeed",
     "cupy_cuda11x", "cupy_cuda12x", "cupy_cuda13x",
 )  # fmt: skip
-# Pins for which PyPI has nothing, or something else by that name: its `clang` holds bindings, its `apex` is no GPU's.
+# Pins that no wheel gives. PyPI may have another package of that name: `clang` holds bindings, `apex` is not NVIDIA's.
 NOT_ON_PYPI = ("cuda", "cudnn", "gcc", "clang", "python", "tvm", "llvm", "cutlass", "apex", "distro", "base")
 PIN_NAMES = (
     "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",

@@ -31,7 +31,7 @@ def test_all_that_are_known_where_there_is_no_gpu(call, monkeypatch):
 
 
 def engine(on, image):
-    """An engine, as far as the verb asks it: its host, and what it knows of the image."""
+    """A stand-in for an engine: the name of its host, and the image that it has."""
     return SimpleNamespace(host=SimpleNamespace(name=on), image=lambda name: image)
 
 
@@ -88,7 +88,6 @@ def test_an_unknown_gpu_is_named_before_anything_is_measured(call, locked):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--device", "Voodoo 2"), "no data sheet of 'Voodoo 2'"),
         (("--threads", "1,x"), "not a list of numbers"),
         (("--threads", "0"), "not a list of numbers"),
         (("--threads", "99999999999999999999"), "not a list of numbers"),

@@ -7,7 +7,7 @@ The tables of nsys follow NVIDIA's documentation: the user guide of Nsight Syste
 - `.csv` of 2023.4.4: for a program on an H200
 - `.csv` of 2022.4.2: for a real database, into which kernels were written by hand
 
-The tables of ncu are in the form of h200/ncu.csv, which ncu 2025.3 printed.
+The tables of ncu follow h200/ncu.csv, which ncu 2025.3 printed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def test_nsight_systems_kernels_with_their_launches():
 
 
 def test_what_nsys_printed_of_an_h200():
-    """A program that launches one kernel 50 times: the table with grid and block, and the one without."""
+    """A program launched one kernel 50 times. One table has grid and block, the other has not."""
     (scale,) = output.nsys((ROOT / "tests/profiling/nsys/2023.4.4/kernels.csv").read_text()).rows
     assert (scale.name, scale.count, scale.seconds) == ("scale(float *, int)", 50, pytest.approx(2.815737e-3))
     assert (scale.grid, scale.block) == ((65536, 1, 1), (256, 1, 1))

@@ -178,7 +178,7 @@ def test_nsight_systems_kernels_without_control_of_the_terminal(nsys: Call):
 
 @pytest.mark.parametrize("version", ["2020.4.3", "2022.4.2", "2023.4.4"])
 def test_a_program_without_kernels(nsys: Call, version: str):
-    """What `nsys stats` printed for `true`. A version has no file of a table that it does not know."""
+    """What `nsys stats` printed for `true`. A version that does not know a table has no file of it."""
     volume = f"{ROOT}/tests/profiling/nsys/{version}:/opt/recorded:ro"
     done = nsys('echo report > "$report"', "-v", volume, stats='cat "/opt/recorded/$3.txt"')
     assert done.returncode == 0, done.stderr
