@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
-import random
 import signal
 import subprocess
 import sys
 import tarfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 from reprokit.oci.model import BLOBS, blob_path
+from tests.support.kill_moments import KillMoments
 
 
 def whole(path: Path) -> None:
@@ -40,31 +39,25 @@ def finished(partial: Path) -> int:
     return sum(name.startswith(BLOBS) for name in names)
 
 
-def kill_and_repeat(names: Sequence[str], folder: Path, times: int, seed: int) -> Counter[str]:
-    """Kill an export `times` times and repeat it each time; returns counts of what happened, by name."""
-    chance, seen = random.Random(seed), Counter[str]()
+def kill_and_repeat(names: Sequence[str], folder: Path, times: int, seed: int) -> None:
+    """Kill an export `times` times and repeat it each time."""
     command = [sys.executable, "-m", "reprokit", "export", *names, "-o"]
     start = time.monotonic()
     subprocess.run([*command, str(folder / "first.rkit")], check=True, capture_output=True)
-    usual = time.monotonic() - start
-    number = 0
-    while seen["killed"] < times:
-        number += 1
-        out = folder / f"{number}.rkit"
-        partial = folder / f".{number}.rkit.partial"
+    moments = KillMoments(seed, 0.2, takes=time.monotonic() - start)
+    out, partial = folder / "x.rkit", folder / ".x.rkit.partial"
+    killed = 0
+    while killed < times:
         process = subprocess.Popen([*command, str(out)], stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-        time.sleep(chance.uniform(0.2, 1) * usual)
+        moments.wait()
         process.send_signal(signal.SIGKILL)
-        seen["killed" if process.wait() == -signal.SIGKILL else "too late"] += 1
+        killed += moments.noted(process.wait() == -signal.SIGKILL)
         if out.exists():
             whole(out)
-            seen["whole all the same"] += 1
         there = finished(partial)
         again = subprocess.run([*command, str(out)], check=True, capture_output=True, text=True)
         whole(out)
         assert not partial.exists()
         # Manifests and configs after the last layer are written again.
         assert ("going on from an earlier attempt" in again.stderr) == bool(there), again.stderr
-        seen["went on"] += bool(there)
         out.unlink()
-    return seen

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import os
-import random
 import signal
 import subprocess
 import sys
 import time
-from collections import Counter
 from pathlib import Path
 
 from reprokit.oci.loader import LOADING
 from tests.support.images import noise, tar_of
+from tests.support.kill_moments import KillMoments
 from tests.support.made import Made
 from tests.support.other_engine import OtherEngine
 from tests.support.waiting import wait_for
@@ -34,34 +33,37 @@ class Killing:
     """`folder` holds the engine, whose data outlive it."""
 
     def __init__(self, folder: Path, seed: int, size: int = 4 << 20) -> None:
-        self.folder, self.chance, self.seen = folder, random.Random(seed), Counter[str]()
+        self.folder = folder
         self.path = folder / "x.rkit"
         self.made = bundle(self.path, size)
         self.engine = self._started()
         start = time.monotonic()
         self.load().wait()
-        self.usual = time.monotonic() - start
+        self.moments = KillMoments(seed, 0.3, takes=time.monotonic() - start)
         self._check_whole()
 
-    def kill_loader(self) -> None:
+    def kill_loader(self) -> bool:
+        """Returns whether it was loading still."""
         self.remove()
         process = self.load()
-        time.sleep(self.chance.uniform(0.3, 1) * self.usual)
+        self.moments.wait()
         process.send_signal(signal.SIGKILL)
-        self.seen["loader killed" if process.wait() == -signal.SIGKILL else "too late"] += 1
+        killed = process.wait() == -signal.SIGKILL
         self.check_and_repeat()
+        return self.moments.noted(killed)
 
-    def kill_engine(self) -> None:
+    def kill_engine(self) -> bool:
+        """Returns whether it was loading still."""
         self.remove()
         process = self.load()
-        time.sleep(self.chance.uniform(0.3, 1) * self.usual)
+        self.moments.wait()
         self.engine.process.kill()
         self.engine.process.wait()
         said = process.communicate(timeout=200)[1]
-        self.seen["engine killed" if process.returncode else "too late"] += 1
         assert process.returncode in (0, 3) and "Traceback" not in said and "a bug in reprokit" not in said, said
         self.engine = self._started()
         self.check_and_repeat()
+        return self.moments.noted(process.returncode == 3)
 
     def close(self) -> None:
         self.engine.process.kill()
@@ -88,9 +90,7 @@ class Killing:
         named = api.image(NAME)
         if named:
             self._check_whole()
-            self.seen["whole all the same"] += 1
         begun = {image["Id"] for image in api.images([LOADING])}
-        self.seen["went on"] += bool(begun)
         # All unnamed images are complete, or labelled as unfinished.
         whole = self.made.images[0].id
         assert {image["Id"] for image in api.images([])} <= {*begun, whole}

@@ -24,8 +24,8 @@ def image(images: Images) -> str:
     return images.on(lower, "upon-kills", [{"b": random.Random(2).randbytes(8 * MB)}, {"c": b"c"}])
 
 
-def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed: int) -> str:
-    """Kill once and repeat the command; returns what was killed, when, and the bytes that had arrived."""
+def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed: int) -> None:
+    """Kill once and repeat the command."""
     chance = random.Random(seed)
     victim, after = VICTIMS[seed % len(VICTIMS)], chance.uniform(0.1, 3.5)
     before = node.sent_to()
@@ -52,7 +52,6 @@ def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed
     assert same(images, name, node)
     wire = node.sent_to() - before
     assert wire < SIZE + LOST, f"{victim} after {after:.2f} s: {wire} bytes on the wire, {had} were there"
-    return f"{victim} after {after:.2f} s: {had / MB:.1f} MB were there, {wire / MB:.1f} MB on the wire in all"
 
 
 def clean(nodes: Cluster) -> None:
