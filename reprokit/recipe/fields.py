@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from dataclasses import dataclass
@@ -165,6 +166,8 @@ def repository_name(url: str) -> str:
 
 def _http_url(text: str) -> str:
     address = urlsplit(text)  # refuses `http://[::1`
+    if "[" in address.netloc:
+        ipaddress.IPv6Address(address.hostname or "")  # Python before 3.11.4 takes any text in brackets
     if not address.hostname or address.port == 0:  # and a port above 65535
         raise ValueError(f"{text!r} names no host")
     return text

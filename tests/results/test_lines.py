@@ -188,7 +188,7 @@ def test_what_is_no_record_is_named_with_its_line(record, tmp_path, change, mess
 
 @pytest.mark.parametrize(
     ("number", "message"),
-    [("9" * 5000, "4300 digits"), ("1e999", "not finite"), ("[1E+400]", "not finite"), ("[-1e0999]", "not finite")],
+    [("9" * 5000, "4300"), ("1e999", "not finite"), ("[1E+400]", "not finite"), ("[-1e0999]", "not finite")],
 )
 def test_a_number_of_many_digits_is_named_with_its_line(record, tmp_path, number, message):
     file = tmp_path / "r.jsonl"

@@ -33,7 +33,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_planted_module_does_run_without_isolation(checkout: Path, tmp_path: Path):
     subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
-    assert "pip/__init__.py" in (tmp_path / "ran").read_text()
+    assert (tmp_path / "ran").exists()  # written by runpy.py with Python 3.10, by pip with later ones
 
 
 @pytest.mark.slow
