@@ -98,7 +98,7 @@ def _threads(text: str | None) -> list[int]:
 
 
 def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) -> tuple[list[MeasuredPeaks], str, str]:
-    """Measure in a recipe's container: its peaks, and the names of its processor and its GPU.
+    """Returns what was measured in a recipe's container: its peaks, its processor and its GPU.
 
     Raises UsageError for too many threads, and where the recipe has not been built.
     """

@@ -40,7 +40,7 @@ _TO_BOUNDARY = re.compile(rb".*[\]|:>)] *")
 
 
 def unknown_prefix(block: LogBlock) -> re.Pattern[bytes] | None:
-    """The prefix of a tool that `_PREFIX` does not know: how the last lines all begin, whatever their digits."""
+    """The prefix of a tool that `_PREFIX` does not know: what all of the last lines begin with, but for digits."""
     rows = block.text[max(block.start, block.end - LONGEST) : block.end].rstrip(b"\n").split(b"\n")[1:]
     rows = rows[-_LEARNT_FROM:]
     alike = [_DIGITS.sub(b"0", row[:_LONGEST_PREFIX]) for row in rows]

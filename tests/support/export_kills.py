@@ -40,7 +40,7 @@ def finished(partial: Path) -> int:
 
 
 def kill_and_repeat(names: Sequence[str], folder: Path, times: int, seed: int) -> None:
-    """Kill an export `times` times and repeat it each time."""
+    """Kill exports until `times` of them still ran. Repeat each."""
     command = [sys.executable, "-m", "reprokit", "export", *names, "-o"]
     start = time.monotonic()
     subprocess.run([*command, str(folder / "first.rkit")], check=True, capture_output=True)

@@ -7,7 +7,7 @@ import time
 
 
 class KillMoments:
-    """Moments between the share `earliest` and the end of the seconds that something `takes`."""
+    """Random moments of a run that `takes` so many seconds. None is before the share `earliest` of them."""
 
     def __init__(self, seed: int, earliest: float, takes: float) -> None:
         self.chance, self.earliest, self.takes = random.Random(seed), earliest, takes
@@ -18,7 +18,7 @@ class KillMoments:
         time.sleep(self.waited)
 
     def noted(self, running: bool) -> bool:
-        """Returns `running`: whether it still ran. If not, it takes less time by now: the next moments are earlier."""
+        """Note whether it still ran, and return that. If not, it takes less time by now; moments come earlier then."""
         if not running:
             self.takes = self.waited
         return running

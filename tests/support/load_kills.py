@@ -43,7 +43,7 @@ class Killing:
         self._check_whole()
 
     def kill_loader(self) -> bool:
-        """Returns whether it was loading still."""
+        """Returns whether it was still loading."""
         self.remove()
         process = self.load()
         self.moments.wait()
@@ -53,7 +53,7 @@ class Killing:
         return self.moments.noted(killed)
 
     def kill_engine(self) -> bool:
-        """Returns whether it was loading still."""
+        """Returns whether it was still loading."""
         self.remove()
         process = self.load()
         self.moments.wait()

@@ -68,8 +68,8 @@ class Conflicts:
     def __init__(self, facts: Facts, stack: Stack) -> None:
         self._facts = facts
         self._stack = stack
-        # The key is a rule and the pins that it has read so far. The value is the pin that it reads next. After the
-        # last pin it is two lists of conflicts: one of errors, one of errors and doubtful warnings.
+        # The key is a rule and the pins that it has read so far. The value is the pin that it reads next, or, after
+        # the last pin, two lists of conflicts: the errors, and the errors with the doubtful warnings.
         self._known: dict[tuple[CompatRule, _Path], str | tuple[list[Conflict], list[Conflict]]] = {}
 
     def of(self, pins: Mapping[str, str]) -> Iterator[tuple[CompatRule, Conflict]]:
