@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-from pathlib import Path
 
 import pytest
 
@@ -14,25 +12,14 @@ from reprokit.container.settings import RunOptions
 from reprokit.engine import Engine
 from reprokit.host.workspace import locate
 from tests.support.privileges import as_root
+from tests.support.users import GID, SHARED, UID, as_user, engines_groups, give
 
 pytestmark = pytest.mark.engine
 
-UID, GID, SHARED = 4711, 4712, 4713
 SCRIPT = """
 id -un; id -u; id -G; echo $HOME; python3 -c 'import getpass; print(getpass.getuser())'
 touch /workspace/made $HOME/here; mkdir -p /workspace/folder; cat /workspace/shared
 """
-
-
-def _as_user(made, answers):
-    """In a child of this process: another user could perhaps not even read the checkout's environment."""
-    socket = Path("/var/run/docker.sock").stat()
-    os.setgroups([socket.st_gid, SHARED])
-    os.setgid(GID)
-    os.setuid(UID)
-    engine = Engine.connect()
-    name = ensure_running(engine, made, RunOptions(root=True))
-    answers.put((name, execute(engine, name, ["bash", "-c", SCRIPT])))
 
 
 @as_root()
@@ -46,12 +33,13 @@ def test_an_ordinary_user_owns_what_is_made(engine, recipe, place):
     (workspace / "shared").write_text("by group\n")
     os.chown(workspace / "shared", 0, SHARED)
     (workspace / "shared").chmod(0o640)
-    fork = multiprocessing.get_context("fork")
-    answers = fork.Queue()
-    child = fork.Process(target=_as_user, args=(made, answers))
-    child.start()
-    name, done = answers.get(timeout=200)
-    child.join()
+
+    def work():
+        own = Engine.connect()
+        name = ensure_running(own, made, RunOptions(root=True))
+        return name, execute(own, name, ["bash", "-c", SCRIPT])
+
+    name, done = as_user(work, groups=engines_groups())
     assert done.exit_code == 0, done
     lines = done.stdout.splitlines()
     assert lines[:2] == [f"user{UID}", str(UID)]
@@ -61,8 +49,7 @@ def test_an_ordinary_user_owns_what_is_made(engine, recipe, place):
         assert (path.stat().st_uid, path.stat().st_gid) == (UID, GID)
     root = execute(engine, name, ["sh", "-c", "id -un; /usr/sbin/useradd -m other && id -un other"], user="root")
     assert root.stdout == "root\nother\n", root
-    for path in (place / "home").rglob("*"):  # who removes the container is root again
-        os.lchown(path, 0, 0)
+    give(place, 0, 0)  # who removes the container is root again
 
 
 def test_as_root_files_are_roots(engine, made, place):

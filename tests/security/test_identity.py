@@ -33,9 +33,7 @@ def a_paper(engine, debian_12):
 @pytest.fixture
 def user(a_paper: Paper):
     yield a_paper
-    for container in a_paper.engine.containers([f"reprokit.recipe={a_paper.name}"]):
-        a_paper.engine.remove(container["Id"], force=True)
-    subprocess.run(["rm", "-rf", *a_paper.place.iterdir()], check=True)
+    a_paper.clear()
 
 
 @pytest.fixture

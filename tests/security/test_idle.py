@@ -17,7 +17,8 @@ from reprokit.container.session import in_container
 from reprokit.container.settings import RunOptions
 from reprokit.errors import UsageError
 from reprokit.helper.program import program
-from tests.support.papers import GID, SHARED, UID, Paper, as_user, paper
+from tests.support.papers import Paper, paper
+from tests.support.users import GID, SHARED, UID
 from tests.support.waiting import wait_for
 
 # Leaves a file for every process that loads it.
@@ -60,9 +61,7 @@ def stranger(a_paper: Paper):
     a_paper.workspace.mkdir(parents=True, exist_ok=True)
     a_paper.workspace.chmod(0o777)
     yield a_paper
-    for container in a_paper.engine.containers([f"reprokit.recipe={a_paper.name}"]):
-        a_paper.engine.remove(container["Id"], force=True)
-    subprocess.run(["rm", "-rf", *a_paper.place.iterdir()], check=True)
+    a_paper.clear()
 
 
 def loaded(paper: Paper) -> set[tuple[str, str]]:
@@ -73,7 +72,7 @@ def loaded(paper: Paper) -> set[tuple[str, str]]:
 
 def test_nothing_of_the_image_runs_until_it_is_asked_to(engine, stranger):
     made = stranger.recipe()
-    name = as_user(stranger.place, lambda own: ensure_running(own, made))
+    name = stranger.as_user(lambda own: ensure_running(own, made))
     time.sleep(0.5)
     assert loaded(stranger) == set()
     answer = execute(engine, name, ["sh", "-c", "grep ^Uid /proc/[0-9]*/status; cat /proc/1/cmdline"], logged=False)
@@ -95,7 +94,7 @@ def test_an_image_can_run_as_root_by_itself(engine, stranger):
 
 def test_root_only_where_it_is_asked_for(engine, stranger):
     made = stranger.recipe()
-    name = as_user(stranger.place, lambda own: ensure_running(own, made))
+    name = stranger.as_user(lambda own: ensure_running(own, made))
     home = execute(engine, name, ["sh", "-c", "echo work > $HOME/work; echo $HOME"], logged=False).stdout.strip()
     with pytest.raises(UsageError, match="was not made for root") as error:
         in_container(engine, name, Command(["id"], user="root"), print)
@@ -103,7 +102,7 @@ def test_root_only_where_it_is_asked_for(engine, stranger):
     for path in stranger.workspace.iterdir():
         path.unlink()
     said: list[str] = []
-    as_user(stranger.place, lambda own: ensure_running(own, made, RunOptions(root=True), said.append))
+    stranger.as_user(lambda own: ensure_running(own, made, RunOptions(root=True), said.append))
     time.sleep(0.5)
     assert loaded(stranger) == set()
     script = f"cat {home}/work; chown 1:1 {home}/work && id -u"
@@ -111,21 +110,21 @@ def test_root_only_where_it_is_asked_for(engine, stranger):
     assert execute(engine, name, ["id", "-u"], logged=False).stdout == f"{UID}\n"
     # It stays root's, and is not made anew for it each time.
     before = engine.container(name)["Id"]
-    as_user(stranger.place, lambda own: ensure_running(own, made, RunOptions(root=True)))
-    as_user(stranger.place, lambda own: ensure_running(own, made))
+    stranger.as_user(lambda own: ensure_running(own, made, RunOptions(root=True)))
+    stranger.as_user(lambda own: ensure_running(own, made))
     assert engine.container(name)["Id"] == before
 
 
 def test_an_idle_program_that_was_replaced_is_put_back(engine, stranger):
     made = stranger.recipe()
-    name = as_user(stranger.place, lambda own: ensure_running(own, made, RunOptions(root=True)))
+    name = stranger.as_user(lambda own: ensure_running(own, made, RunOptions(root=True)))
     replace = ["cp", "--remove-destination", "/usr/bin/sleep", "/.reprokit-idle"]
     assert execute(engine, name, replace, logged=False).exit_code == 1
     assert execute(engine, name, replace, user="0:0", logged=False).exit_code == 0
-    as_user(stranger.place, lambda own: stop(own, name))
+    stranger.as_user(lambda own: stop(own, name))
     for path in stranger.workspace.iterdir():
         path.unlink()
-    as_user(stranger.place, lambda own: ensure_running(own, made))
+    stranger.as_user(lambda own: ensure_running(own, made))
     time.sleep(0.5)
     assert loaded(stranger) == set()
     own = program(engine.version()["Arch"]).read_bytes()
@@ -135,7 +134,7 @@ def test_an_idle_program_that_was_replaced_is_put_back(engine, stranger):
 
 def test_setuid_programs_gain_nothing(engine, stranger):
     made = stranger.recipe()
-    name = as_user(stranger.place, lambda own: ensure_running(own, made))
+    name = stranger.as_user(lambda own: ensure_running(own, made))
     script = "suid-id -u; cp /bin/sh /workspace/left; chmod 4755 /workspace/left; chown 0 /workspace/left"
     assert execute(engine, name, ["sh", "-c", script], logged=False).stdout == f"{UID}\n"
     left = (stranger.workspace / "left").stat()
@@ -147,7 +146,7 @@ def test_setuid_programs_gain_nothing(engine, stranger):
 
 def test_an_image_makes_no_user_root(engine, stranger):
     made = stranger.recipe()
-    name = as_user(stranger.place, lambda own: ensure_running(own, made))
+    name = stranger.as_user(lambda own: ensure_running(own, made))
     with pytest.raises(UsageError, match="'fake' root"):
         in_container(engine, name, Command(["id"], user="fake"), print)
     # The control: the engine believes the image.
@@ -172,7 +171,7 @@ def test_an_image_that_would_choose_the_users_groups_is_refused(engine, debian_1
     with paper(engine, f"FROM {debian_12.name}\n{line}\n") as stranger:
         made = stranger.recipe()
         with pytest.raises(UsageError, match=words):
-            as_user(stranger.place, lambda own: ensure_running(own, made))
+            stranger.as_user(lambda own: ensure_running(own, made))
         assert engine.containers([f"reprokit.recipe={stranger.name}"]) == []
         if case == "by-name":  # the control: the engine takes the number for a name
             config = {"Entrypoint": ["sleep", "1000"], "User": f"{UID}:{GID}"}
@@ -183,7 +182,7 @@ def test_an_image_that_would_choose_the_users_groups_is_refused(engine, debian_1
 
 def test_the_users_groups_come_along(engine, stranger):
     made = stranger.recipe()
-    name = as_user(stranger.place, lambda own: ensure_running(own, made))
+    name = stranger.as_user(lambda own: ensure_running(own, made))
     assert str(SHARED) in execute(engine, name, ["id", "-G"], logged=False).stdout.split()
 
 

@@ -42,9 +42,7 @@ def a_paper(engine, debian_12):
 def stranger(a_paper: Paper):
     """The recipe without containers and workspace."""
     yield a_paper
-    for container in a_paper.engine.containers([f"reprokit.recipe={a_paper.name}"]):
-        a_paper.engine.remove(container["Id"], force=True)
-    subprocess.run(["rm", "-rf", *a_paper.place.iterdir()], check=True)
+    a_paper.clear()
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running, remove, usual_name
 from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.engine import Engine
-from tests.support.papers import GID, UID, Paper, as_user, paper
+from tests.support.papers import Paper, paper
+from tests.support.users import GID, UID
 
 pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")
-def user(engine, debian_12) -> Iterator[Paper]:
+def a_paper(engine, debian_12) -> Iterator[Paper]:
     """The recipe's image is also that of the service, with labels that claim other containers and root."""
     labels = {
         names.NAME: "NAME",
@@ -33,6 +34,12 @@ def user(engine, debian_12) -> Iterator[Paper]:
     dockerfile = ["FROM " + debian_12.name, "USER root", "VOLUME /data", "EXPOSE 7000", *lines]
     with paper(engine, "\n".join(dockerfile)) as made:
         yield made
+
+
+@pytest.fixture
+def user(a_paper: Paper) -> Iterator[Paper]:
+    yield a_paper
+    a_paper.clear()
 
 
 @pytest.fixture
@@ -60,7 +67,7 @@ def test_secrets_for_a_command_do_not_reach_its_services(engine, user, service, 
 def test_it_runs_as_the_caller_without_mounts_and_with_no_new_rights(engine, user, service, monkeypatch):
     monkeypatch.setenv("SECRET", "hunter2")
     made = user.recipe(service)
-    name = as_user(user.place, lambda own: ensure_running(own, made))
+    name = user.as_user(lambda own: ensure_running(own, made))
     try:
         one = services.name_of(name, "db")
         described = engine.container(one)
@@ -79,7 +86,7 @@ def test_it_runs_as_the_caller_without_mounts_and_with_no_new_rights(engine, use
         assert [c.name for c in names.known_containers(engine) if c.recipe == user.name] == [name]
         assert one not in services.known(engine).get("other", {})
     finally:
-        as_user(user.place, lambda own: remove(own, name))
+        user.as_user(lambda own: remove(own, name))
     assert volume["Name"] not in [each["Name"] for each in engine.api.volumes()["Volumes"] or []]
 
 

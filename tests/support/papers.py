@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-import multiprocessing
 import os
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -19,12 +19,7 @@ from reprokit.host.workspace import locate
 from reprokit.recipe.find import Target, target
 from tests.support.images import tar_of
 from tests.support.names import unique
-
-# An ordinary user of this machine and a group that they share with others: who runs the tests, or root's choice.
-UID, GID, SHARED = 4711, 4712, 4713
-if os.geteuid() != 0:
-    UID, GID = os.geteuid(), os.getegid()
-    SHARED = next((group for group in os.getgroups() if group != GID), GID)
+from tests.support.users import as_user, engines_groups, give
 
 
 class Paper:
@@ -50,6 +45,18 @@ class Paper:
         (folder / f"{self.name}.yaml").write_text(text)
         return target(self.name)
 
+    def as_user(self, work: Callable[[Engine], Any]) -> Any:
+        """What `work` returns as an ordinary user, who owns all below `place`. Its ReprokitErrors are raised here."""
+        if os.geteuid() == 0:
+            give(self.place)
+        return as_user(lambda: work(Engine.connect()), groups=engines_groups())
+
+    def clear(self) -> None:
+        """Remove the containers and all that lies in `place`, where `as_user` left another user's files."""
+        for container in self.engine.containers([f"reprokit.recipe={self.name}"]):
+            self.engine.remove(container["Id"], force=True)
+        subprocess.run(["rm", "-rf", *self.place.iterdir()], check=True)
+
     def by_hand(self, **config: Any) -> str:
         """A container of the image as its caller says; it is removed with the rest."""
         name = unique("by-hand")
@@ -71,42 +78,11 @@ def paper(engine: Engine, dockerfile: str, files: Mapping[str, bytes] | None = N
         patch.setenv("REPROKIT_HOME", f"{folder}/home")
         patch.delenv("REPROKIT_RECIPES", raising=False)
         patch.chdir(folder)
+        made = Paper(engine, name, Path(folder))
         try:
-            yield Paper(engine, name, Path(folder))
+            yield made
         finally:
-            for container in engine.containers([f"reprokit.recipe={name}"]):
-                engine.remove(container["Id"], force=True)
+            made.clear()
             for image in engine.images([f"reprokit.recipe={name}"]):
                 with contextlib.suppress(ReprokitError):
                     engine.remove_image(image["Id"], force=True)
-
-
-def as_user(place: Path, work: Callable[[Engine], Any]) -> Any:
-    """What `work` returns as an ordinary user, who owns all below `place`. Its ReprokitErrors are raised here."""
-    if os.geteuid() == 0:
-        for path in (place, *place.rglob("*")):
-            os.lchown(path, UID, GID)
-    fork = multiprocessing.get_context("fork")
-    answers = fork.Queue()
-    child = fork.Process(target=_work, args=(work, answers))
-    child.start()
-    answer = answers.get(timeout=200)
-    child.join()
-    if isinstance(answer, tuple):
-        kind, arguments = answer
-        raise kind(*arguments)
-    return answer[0]
-
-
-def _work(work: Callable[[Engine], Any], answers: Any) -> None:
-    if os.geteuid() == 0:
-        os.setgroups([Path("/var/run/docker.sock").stat().st_gid, SHARED])
-        os.setgid(GID)
-        os.setuid(UID)
-    try:
-        answers.put([work(Engine.connect())])
-    except ReprokitError as error:
-        answers.put((type(error), (error.message, error.where, error.hint)))
-    except BaseException as error:
-        answers.put((AssertionError, (repr(error),)))
-        raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import tempfile
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from reprokit.engine import Engine
 from reprokit.host.workspace import locate
 from tests.support.privileges import as_root
 from tests.support.rootless_engine import UID, RootlessEngine
+from tests.support.users import as_user, give
 
 pytestmark = [
     pytest.mark.engine,
@@ -31,29 +31,21 @@ def rootless() -> Iterator[RootlessEngine]:
     engine.stop()
 
 
-def _as_user(made, image: bytes, socket: Path, answers) -> None:
-    os.setgroups([])
-    os.setgid(UID)
-    os.setuid(UID)
-    os.environ["DOCKER_HOST"] = f"unix://{socket}"
-    engine = Engine.connect()
-    engine.api.load_image(image)
-    name = ensure_running(engine, made, RunOptions(network="none"))
-    answers.put(execute(engine, name, ["sh", "-c", "id -u; touch /workspace/made; echo $HOME"]))
-    engine.remove(name, force=True)
-
-
 def test_files_are_the_callers(engine, made, place, rootless):
-    for folder in (place, place / "home"):
-        folder.mkdir(exist_ok=True)
-        os.chown(folder, UID, UID)
+    give(place, UID, UID)
     image = b"".join(engine.api.get_image(f"reprokit/{made.label}"))
-    fork = multiprocessing.get_context("fork")
-    answers = fork.Queue()
-    child = fork.Process(target=_as_user, args=(made, image, rootless.socket, answers))
-    child.start()
-    done = answers.get(timeout=120)
-    child.join()
+
+    def work():
+        os.environ["DOCKER_HOST"] = f"unix://{rootless.socket}"
+        own = Engine.connect()
+        own.api.load_image(image)
+        name = ensure_running(own, made, RunOptions(network="none"))
+        try:
+            return execute(own, name, ["sh", "-c", "id -u; touch /workspace/made; echo $HOME"])
+        finally:
+            own.remove(name, force=True)
+
+    done = as_user(work, UID, UID)
     assert done.stdout == "0\n/root\n", done
     path = locate(made.workspace, made.path) / "made"
     assert (path.stat().st_uid, path.stat().st_gid) == (UID, UID)
