@@ -1,4 +1,4 @@
-"""Who an ordinary user of the tests is: one who may read what root may, and nothing else."""
+"""What `as_user` lets a test do: read every file, and nothing else that only root may."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Paper:
         return as_user(lambda: work(Engine.connect()), groups=engines_groups())
 
     def clear(self) -> None:
-        """Remove the containers and all that lies in `place`, where `as_user` left another user's files."""
+        """Remove the containers and all files in `place`: after `as_user` they belong to another user."""
         for container in self.engine.containers([f"reprokit.recipe={self.name}"]):
             self.engine.remove(container["Id"], force=True)
         subprocess.run(["rm", "-rf", *self.place.iterdir()], check=True)

@@ -1,4 +1,4 @@
-"""An ordinary user of this machine, as whom a test runs what it tests."""
+"""Runs parts of a test as another user of this machine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from reprokit.errors import ReprokitError
 
-# An ordinary user and a group that they share with others: who runs the tests, or root's choice.
+# An ordinary user, and a group they share with others. Root takes free numbers; any other user is their own.
 UID, GID, SHARED = 4711, 4712, 4713
 if os.geteuid() != 0:
     UID, GID = os.geteuid(), os.getegid()
@@ -24,7 +24,7 @@ _PR_SET_KEEPCAPS, _CAPABILITY_VERSION_3, _CAP_DAC_READ_SEARCH = 8, 0x20080522, 1
 
 
 def engines_groups() -> list[int]:
-    """The groups of an ordinary user who may use the machine's engine."""
+    """Groups of a user who may use the machine's engine and shares files with others."""
     return [Path("/var/run/docker.sock").stat().st_gid, SHARED]
 
 
@@ -39,7 +39,7 @@ def as_user(
 ) -> Any:
     """What `work` returns in a child of this process that is the user's. Its ReprokitErrors are raised here.
 
-    With `reads_all` the child may read what root may: this checkout and its Python can lie in root's home.
+    With `reads_all` the child may read every file, as root may: the checkout and its Python can lie in root's home.
     """
     fork = multiprocessing.get_context("fork")
     answers = fork.Queue()
@@ -66,7 +66,7 @@ def _work(work: Callable[[], Any], uid: int, gid: int, groups: Sequence[int], re
 
 
 def _become(uid: int, gid: int, groups: Sequence[int], reads_all: bool) -> None:
-    """Give up root's rights for good, but that to read if it is kept."""
+    """Give up root's rights for good. With `reads_all` the right to read every file stays."""
     libc = ctypes.CDLL(None, use_errno=True)
     os.setgroups(groups)
     os.setgid(gid)
