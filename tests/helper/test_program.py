@@ -229,11 +229,12 @@ def test_forward_ends_with_its_standard_input(forwarder: Forwarder):
 
 
 def test_forward_says_why_it_cannot(command: list[str], tmp_path: Path):
+    port = str(free_port())
     for arguments, code, words in (
-        (["forward", "34567", str(tmp_path / "none")], 1, "nothing answers at the socket"),
+        (["forward", port, str(tmp_path / "none")], 1, "nothing answers at the socket"),
         (["forward", "0", "s"], 2, "not a port"),
         (["forward", "99999999999", "s"], 2, "not a port"),
-        (["forward", "34567", "s" * 200], 2, "too long"),
+        (["forward", port, "s" * 200], 2, "too long"),
         ([], 2, "usage"),
     ):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from tests.support.ports import free_port
 
 
 class SshServer:
@@ -43,8 +44,7 @@ def ssh_server(root: Path) -> Iterator[SshServer]:
     for name in ("host", "user"):
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(root / name)], check=True)
     (root / "authorized").write_bytes((root / "user.pub").read_bytes())
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     kind, key, *_ = (root / "host.pub").read_text().split()
     (root / "known").write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
     settings = {
