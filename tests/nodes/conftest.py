@@ -26,12 +26,13 @@ def _started() -> Iterator[Cluster]:
 
 
 @pytest.fixture
-def nodes(_started: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
-    """The cluster, and this process's `ssh` and files set for it. Images of a test stay on it."""
+def nodes(_started: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cluster]:
+    """The cluster, and this process's `ssh` and files set for it. What a test leaves on it is removed."""
     for key, value in _started.environment.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "reprokit"))
-    return _started
+    yield _started
+    _started.clear()
 
 
 @pytest.fixture

@@ -7,14 +7,12 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.images import Images, noise
 from tests.support.machine import Machine
-from tests.support.send_kills import clean
 from tests.support.sender import MB, Sender, arrived, incompressible, same
 from tests.support.waiting import wait_for
 
@@ -38,13 +36,6 @@ def large(images: Images) -> str:
 @pytest.fixture
 def user(nodes: Cluster, tmp_path) -> Sender:
     return Sender(nodes, tmp_path / "home")
-
-
-@pytest.fixture(autouse=True)
-def _empty_nodes(nodes: Cluster) -> Iterator[None]:
-    """Remove everything from the machines, which the tests share."""
-    yield
-    clean(nodes)
 
 
 def _killed_halfway(user: Sender, image: str, node: Machine) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from tests.support.images import Images, noise
-from tests.support.send_kills import clean
 from tests.support.sender import MB, Sender, arrived, incompressible
 
 pytestmark = pytest.mark.engine
@@ -17,7 +16,6 @@ def test_newer_engines_get_missing_layers(nodes, images: Images, debian, tmp_pat
     base = images.base(f"newer{containerd:d}", {"a": noise(4 * MB, 1)}, ["ENV A=b"])
     first = images.on(base, f"first{containerd:d}", [{"b": noise(MB, 7000)}])
     second = images.on(base, f"second{containerd:d}", [{"b": incompressible(2, 9)}], "LABEL x=y")
-    clean(nodes)
     node.start_other_engine(debian, containerd)
     try:
         done = user.send(first, node.login)
@@ -37,6 +35,6 @@ def test_newer_engines_get_missing_layers(nodes, images: Images, debian, tmp_pat
             # The image is complete: `save` fails if the store lacks a blob.
             assert sum(map(len, engine.save(name))) > 2 * MB
     finally:
-        clean(nodes)
+        nodes.clear()
         node.stop_engine()
         node.start_engine()

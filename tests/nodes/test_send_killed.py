@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.send_kills import VICTIMS, clean, image, kill_and_repeat
+from tests.support.send_kills import VICTIMS, image, kill_and_repeat
 from tests.support.sender import Sender
 
 pytestmark = pytest.mark.engine
@@ -15,4 +15,4 @@ def test_a_kill_leaves_no_partial_image_and_costs_little(nodes, images, tmp_path
     name, user = image(images), Sender(nodes, tmp_path / "home")
     for seed in range(kills):
         kill_and_repeat(nodes["node1"], user, images, name, seed)
-        clean(nodes)
+        nodes.clear()

@@ -65,19 +65,10 @@ def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-@pytest.fixture
-def image(nodes: Cluster) -> Iterator[Callable[..., None]]:
-    """`image(node, recipe, variant, inputs)` puts an image there, for one test."""
-    made: list[tuple[Machine, str]] = []
-
-    def put(node: Machine, recipe: str, variant: str, inputs: str) -> None:
-        labels = f"reprokit.recipe={recipe} reprokit.variant={variant} reprokit.inputs={inputs}"
-        node.engine().import_image(io.BytesIO(_empty()), f"reprokit/{recipe}", variant, [f"LABEL {labels}"])
-        made.append((node, f"reprokit/{recipe}:{variant}"))
-
-    yield put
-    for node, reference in made:
-        node.engine().remove_image(reference, force=True)
+def put(node: Machine, recipe: str, variant: str, inputs: str) -> None:
+    """Put an image there."""
+    labels = f"reprokit.recipe={recipe} reprokit.variant={variant} reprokit.inputs={inputs}"
+    node.engine().import_image(io.BytesIO(_empty()), f"reprokit/{recipe}", variant, [f"LABEL {labels}"])
 
 
 def _empty() -> bytes:
@@ -105,12 +96,12 @@ def call(*args: str) -> subprocess.CompletedProcess[str]:
     return run_verb(*args)
 
 
-def test_the_table(nodes: Cluster, name: str, image, smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_table(nodes: Cluster, name: str, smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     one, hidden, gate = nodes["node1"], nodes["hidden"], nodes["gate"]
-    image(one, name, "cpu", "of-yesterday")
-    image(one, name, "gpu", "any")
-    image(one, "reprokit-test-unknown", "cpu", "any")
-    image(hidden, name, "cpu", required_inputs(target(f"{name}:cpu")) or "")
+    put(one, name, "cpu", "of-yesterday")
+    put(one, name, "gpu", "any")
+    put(one, "reprokit-test-unknown", "cpu", "any")
+    put(hidden, name, "cpu", required_inputs(target(f"{name}:cpu")) or "")
     smi(one, TWO_CARDS)
     smi(hidden, OLD_DRIVER)
     config = tmp_path / "config.yaml"

@@ -93,11 +93,6 @@ class Comparison:
         for node in nodes:
             assert (node.engine().image(image) or {})["Id"] == Engine.connect().image(image)["Id"], way
 
-    def clean(self) -> None:
-        for node in self.nodes.nodes:
-            for image in node.engine().api.images():
-                node.engine().remove_image(image["Id"], force=True)
-
     def print(self) -> None:
         print(f"{'':12}{'':26}{'seconds':>9}{'of send':>9}{'MB a node':>11}")
         for (what, way), seconds in self.seconds.items():
@@ -149,7 +144,7 @@ def one_way(compared: Comparison, engine: Engine, way: str, image: str, folder: 
         finally:
             server.terminate()
             server.wait()
-            compared.clean()
+            compared.nodes.clear()
     subprocess.run(["rm", "-rf", str(folder)], check=True)
 
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from reprokit.errors import ReprokitError
 from tests.support.machine import AWKWARD_CACHE, Machine, ip
 from tests.support.waiting import wait_for
 
@@ -82,6 +83,17 @@ class Cluster:
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
             "HOME": str(self.folder / "user"),
         }
+
+    def clear(self) -> None:
+        """Remove every container and image, and what reprokit keeps there."""
+        for machine in [*self.nodes, self["hidden"]]:
+            engine = machine.engine()
+            for found in engine.containers([]):
+                with contextlib.suppress(ReprokitError):  # it may be going away by itself
+                    engine.remove(found["Id"], force=True)
+            for found in engine.api.images():
+                engine.remove_image(found["Id"], force=True)
+            shutil.rmtree(machine.cache, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import random
-import shutil
 import time
 
-from tests.support.cluster import Cluster
 from tests.support.images import Images
 from tests.support.machine import Machine
 from tests.support.sender import MB, Sender, arrived, same
@@ -52,12 +50,3 @@ def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed
     assert same(images, name, node)
     wire = node.sent_to() - before
     assert wire < SIZE + LOST, f"{victim} after {after:.2f} s: {wire} bytes on the wire, {had} were there"
-
-
-def clean(nodes: Cluster) -> None:
-    """Remove everything from the nodes."""
-    for machine in [*nodes.nodes, nodes["hidden"]]:
-        engine = machine.engine()
-        for found in engine.api.images():
-            engine.remove_image(found["Id"], force=True)
-        shutil.rmtree(machine.cache, ignore_errors=True)

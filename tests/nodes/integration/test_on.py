@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.errors import ReprokitError
 from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
 from tests.support.machine import Machine
@@ -45,22 +44,18 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A recipe here whose image is only on node1; its containers and files there are removed after the test."""
+def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A recipe here whose image is only on node1."""
     name = unique("on")
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
     (tmp_path / "workspaces" / name).mkdir(parents=True)
     (tmp_path / "workspaces" / name / "code.py").write_text("mine\n")
     monkeypatch.chdir(tmp_path)
-    engine = nodes["node1"].engine()
     changes = ["ENV PATH=/bin", f"LABEL reprokit.recipe={name} reprokit.variant=cpu reprokit.min-driver=450.80.02"]
-    engine.import_image(io.BytesIO(root_file_system(TOOLS)), f"reprokit/{name}", "cpu", changes)
-    yield name
-    for container in engine.containers([f"reprokit.recipe={name}"]):
-        with contextlib.suppress(ReprokitError):
-            engine.remove(container["Id"], force=True)
-    engine.remove_image(f"reprokit/{name}:cpu", force=True)
+    tools = io.BytesIO(root_file_system(TOOLS))
+    nodes["node1"].engine().import_image(tools, f"reprokit/{name}", "cpu", changes)
+    return name
 
 
 def command(*args: str) -> list[str]:
@@ -131,28 +126,23 @@ def test_the_command_runs_as_the_nodes_user(nodes: Cluster, name: str, call: Cal
     engine, home = nodes["node4"].engine(), nodes["node4"].folder / "ana"
     labels = f"LABEL reprokit.recipe={name} reprokit.variant=cpu"
     engine.import_image(io.BytesIO(root_file_system(TOOLS)), f"reprokit/{name}", "cpu", ["ENV PATH=/bin", labels])
-    try:
-        done = call("run", name, "--on", ana, "--network", "none", "--", "sh", "-c", "id; echo made > made")
-        assert done.returncode == 0, done.stderr
-        assert done.stdout.startswith("uid=1234(ana) gid=2345(ana) groups=2345(ana),3456"), done.stdout
-        (made,) = (home / ".cache" / "reprokit" / "workspaces").glob(f"{name}-*/made")
-        assert (made.stat().st_uid, made.stat().st_gid) == (1234, 2345)
-        (container,) = engine.containers([f"reprokit.recipe={name}"])
-        assert container["Labels"]["reprokit.owner"] == "1234"
-        # The other verbs find the container by the owner on the node.
-        (row,) = json.loads(call("ps", "--on", ana, "--json").stdout)
-        assert (row["own"], row["state"], row["recipe"]) == (True, "running", name)
-        done = call("exec", name, "--on", ana, "--", "cat", "made")
-        assert (done.returncode, done.stdout) == (0, "made\n"), done.stderr
-        assert "$ cat made\nmade\n[exit 0" in call("logs", name, "--on", ana).stdout
-        assert call("rm", name, "--on", ana).returncode == 2, "it runs"
-        assert call("stop", name, "--on", ana).stdout == f"stopped {row['name']}\n"
-        assert call("rm", name, "--on", ana).stdout == f"removed {row['name']}\n"
-        assert json.loads(call("ps", "--on", ana, "--json").stdout) == []
-    finally:
-        for container in engine.containers([f"reprokit.recipe={name}"]):
-            engine.remove(container["Id"], force=True)
-        engine.remove_image(f"reprokit/{name}:cpu", force=True)
+    done = call("run", name, "--on", ana, "--network", "none", "--", "sh", "-c", "id; echo made > made")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("uid=1234(ana) gid=2345(ana) groups=2345(ana),3456"), done.stdout
+    (made,) = (home / ".cache" / "reprokit" / "workspaces").glob(f"{name}-*/made")
+    assert (made.stat().st_uid, made.stat().st_gid) == (1234, 2345)
+    (container,) = engine.containers([f"reprokit.recipe={name}"])
+    assert container["Labels"]["reprokit.owner"] == "1234"
+    # The other verbs find the container by the owner on the node.
+    (row,) = json.loads(call("ps", "--on", ana, "--json").stdout)
+    assert (row["own"], row["state"], row["recipe"]) == (True, "running", name)
+    done = call("exec", name, "--on", ana, "--", "cat", "made")
+    assert (done.returncode, done.stdout) == (0, "made\n"), done.stderr
+    assert "$ cat made\nmade\n[exit 0" in call("logs", name, "--on", ana).stdout
+    assert call("rm", name, "--on", ana).returncode == 2, "it runs"
+    assert call("stop", name, "--on", ana).stdout == f"stopped {row['name']}\n"
+    assert call("rm", name, "--on", ana).stdout == f"removed {row['name']}\n"
+    assert json.loads(call("ps", "--on", ana, "--json").stdout) == []
 
 
 def test_a_missing_image_is_reported_with_the_command_that_sends_it(nodes: Cluster, name: str, call: Call):

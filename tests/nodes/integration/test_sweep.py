@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from reprokit.errors import ReprokitError
 from reprokit.results.lines import read
 from tests.support.builds import TOOLS, root_file_system
 from tests.support.cluster import Cluster
@@ -33,7 +30,7 @@ HOLDERS = ("node1", "node2", "node3")
 
 
 @pytest.fixture
-def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A recipe whose image is on three nodes; that of node3 lacks the program that the benchmark calls."""
     name = unique("swept")
     (tmp_path / "recipes").mkdir()
@@ -46,13 +43,7 @@ def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         tools = NEEDED if node == "node3" else (*NEEDED, "grep")
         changes = ["ENV PATH=/bin", f"LABEL reprokit.recipe={name} reprokit.variant=cpu"]
         nodes[node].engine().import_image(io.BytesIO(root_file_system(tools)), f"reprokit/{name}", "cpu", changes)
-    yield name
-    for node in HOLDERS:
-        engine = nodes[node].engine()
-        for container in engine.containers([f"reprokit.recipe={name}"]):
-            with contextlib.suppress(ReprokitError):
-                engine.remove(container["Id"], force=True)
-        engine.remove_image(f"reprokit/{name}:cpu", force=True)
+    return name
 
 
 def test_jobs_run_on_all_nodes_and_failures_elsewhere(name: str, tmp_path: Path):
