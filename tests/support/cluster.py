@@ -85,7 +85,7 @@ class Cluster:
         }
 
     def clear(self) -> None:
-        """Remove every container and image, and what reprokit keeps there."""
+        """Remove all containers, images and files of reprokit from the nodes."""
         for machine in [*self.nodes, self["hidden"]]:
             engine = machine.engine()
             for found in engine.containers([]):

@@ -12,7 +12,7 @@ from typing import Any
 
 from reprokit.errors import ReprokitError
 
-# An ordinary user, and a group they share with others. Root takes free numbers; any other user is their own.
+# An ordinary user, and a group they share with others: free numbers under root, else whoever runs the tests.
 UID, GID, SHARED = 4711, 4712, 4713
 if os.geteuid() != 0:
     UID, GID = os.geteuid(), os.getegid()
@@ -24,7 +24,7 @@ _PR_SET_KEEPCAPS, _CAPABILITY_VERSION_3, _CAP_DAC_READ_SEARCH = 8, 0x20080522, 1
 
 
 def engines_groups() -> list[int]:
-    """Groups of a user who may use the machine's engine and shares files with others."""
+    """The groups of `as_user` for work with the machine's engine, and with files that a group shares."""
     return [Path("/var/run/docker.sock").stat().st_gid, SHARED]
 
 
