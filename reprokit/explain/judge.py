@@ -277,7 +277,7 @@ def _unexplained(hit: Hit, rules: Matcher) -> Cause:
 def _usual_words(text: str, rules: Matcher) -> tuple[LogRule, dict[str, str]] | None:
     """The rule that knows the usual words of an error in a text, and what it captures."""
     line = b"Error: " + text.encode()
-    for number in sorted(rules.set.search(line)):
+    for number in rules.search(line):
         rule = rules.owners[number]
         if isinstance(rule, LogRule) and rule.kind in ("wording", "meaning"):
             return rule, captured(rules.patterns[number], line)

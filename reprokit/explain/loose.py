@@ -9,6 +9,7 @@ import re
 from functools import cache
 
 from reprokit.explain.literals import FixedText, literals, step
+from reprokit.untrusted.patterns import compiled_bytes
 
 _LETTER = 0xE000  # and the letter: either case of it
 _QUOTE = "\ue100"
@@ -45,6 +46,12 @@ def marked(pattern: str) -> str:
 def spelt(text: str) -> str:
     """A marked pattern as RE2 takes it."""
     return _MARK.sub(_spelt, text)
+
+
+@cache
+def freed(pattern: str) -> re.Pattern[bytes]:
+    """The compiled pattern with its freedom."""
+    return compiled_bytes(spelt(marked(pattern)))
 
 
 def escaped(text: FixedText) -> str:

@@ -10,7 +10,7 @@ from typing import IO, Any
 from reprokit.explain import ending
 from reprokit.explain.blocks import LogBlock, blocks
 from reprokit.explain.load import Matcher
-from reprokit.explain.loose import marked, spelt
+from reprokit.explain.loose import freed
 from reprokit.explain.model import LogRule
 from reprokit.explain.place import LONGEST, Place, longest, part_of_line, readable, unknown_prefix
 from reprokit.explain.tracebacks import exception, raised
@@ -95,7 +95,7 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         counted = start
         place = Place(block, start, end, line, prefix)
         forms = {block.text[start:end], place.text, place.bare}  # a builder's prefix hides how a line begins
-        numbers = sorted({number for form in forms for number in matcher.set.search(form)})
+        numbers = sorted({number for form in forms for number in matcher.search(form)})
         if numbers:
             _record(found, matcher, numbers, place)
         position = max(end, match.end())
@@ -236,7 +236,7 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
             place = Place(block, place.end - len(place.text) + hidden, place.end, place.line)
             found.append(place)
         elif ending.reads_like_error(place.text):
-            owners = [matcher.owners[number] for number in matcher.set.search(place.text[:LONGEST])]
+            owners = [matcher.owners[number] for number in matcher.search(place.text[:LONGEST])]
             if not any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners):
                 found.append(place)
         elif ending.went_on(place.text):
@@ -245,7 +245,7 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
     found = [place for place in found if place.line > scanned.signs.get("success", 0)]
     for place in found:  # exceptions that no sign knows, with the rules for their text
         if exception(place.text) and place.line not in (error.line for error in scanned.errors):
-            _record(scanned, matcher, matcher.set.search(place.text), place)
+            _record(scanned, matcher, matcher.search(place.text), place)
     return [_hit(place, {}) for place in found]
 
 
@@ -257,7 +257,7 @@ def captured(pattern: str, line: bytes) -> dict[str, str]:
 
 def _search(pattern: str, text: bytes) -> Any:
     """What matches as the rule has it; else with another first letter, level or quotes."""
-    return _compiled(pattern).search(text) or _compiled(spelt(marked(pattern))).search(text)
+    return _compiled(pattern).search(text) or freed(pattern).search(text)
 
 
 def _values(match: Any) -> dict[str, str]:

@@ -27,8 +27,8 @@ class Counting:
 
 
 def counted(raw: bytes):
-    counting = Counting(matcher().set)
-    return scan(io.BytesIO(raw), matcher()._replace(set=counting)), counting
+    counting = Counting(matcher().texts)
+    return scan(io.BytesIO(raw), matcher()._replace(texts=counting)), counting
 
 
 def test_ordinary_lines_are_not_examined():
