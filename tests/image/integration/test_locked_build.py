@@ -1,4 +1,4 @@
-"""A recipe locked, fetched, and built with the network cut, as a user does it."""
+"""A recipe locked, fetched and built, as a user does it; test_identical_layers builds one with the network cut."""
 
 from __future__ import annotations
 
@@ -15,12 +15,9 @@ from reprokit.errors import ReprokitError
 from reprokit.supply.lock.file import read, write
 from reprokit.supply.lock.model import VariantLock
 from tests.support.desk import Desk
-from tests.support.other_engine import OtherEngine
-from tests.support.privileges import OWN_ENGINE, as_root
 
 pytestmark = [
     pytest.mark.engine,
-    as_root(OWN_ENGINE),
     pytest.mark.network,
     pytest.mark.long,
     pytest.mark.xdist_group("locked-whole"),
@@ -61,37 +58,18 @@ def test_locking_twice_gives_the_same_bytes_and_no_host(desk: Desk, served):
     assert f"{desk.recipe}:v: up to date" in desk.run("lock", "--check", desk.recipe)
 
 
-def test_a_build_with_the_network_cut(desk: Desk, engine: Engine, inside, short_path: Path):
+def test_a_warm_build_asks_nothing_outside_and_is_the_same_image(desk: Desk, engine: Engine, inside):
     desk.run("fetch", desk.recipe)
     assert "0 B downloaded" in desk.run("fetch", desk.recipe)
-    # Built from what was carried to another store, as on a node that never reached anything.
-    desk.run("store", "export", desk.recipe, "-o", "carried.tar.zst")
-    node = {"REPROKIT_HOME": str(desk.root / "node"), "http_proxy": "", "https_proxy": ""}
-    other = OtherEngine(short_path, short_path / "data")
-    try:
-        route = other.inside(["cat", "/proc/net/route"]).stdout.splitlines()
-        assert len(route) == 1, "the engine's network has a way out"
-        assert " 2 new repositories" in desk.run("store", "import", "carried.tar.zst", inside=other, **node)
-        said = desk.run("build", "--offline", desk.recipe, inside=other, **node)
-        assert f"{desk.image} built in" in said
-        labels = other.connect().image(desk.image)["Config"]["Labels"]
-        assert len(labels["reprokit.lock"]) == 64 and "reprokit.drift" not in labels
-        seen = desk.run("run", desk.recipe, "--", "sh", "-c", LOOK, inside=other, **node)
-        assert "all good" in desk.run("store", "verify", inside=other, **node)
-    finally:
-        other.stop()
-    assert seen.startswith("top.txtleaf.txtnotes of the paper\n") and "1.16.0" in seen and "tree v" in seen
-    assert "0" in seen.splitlines() and ".deb" not in seen and ".whl" not in seen and "invalid" not in seen
-
-
-def test_a_warm_build_asks_nothing_outside_and_is_the_same_image(desk: Desk, engine: Engine):
-    desk.run("fetch", desk.recipe)
     built, _ = json.JSONDecoder().raw_decode(desk.run("build", desk.recipe, "--json"))
     assert (built["name"], built["image"]) == (desk.image, engine.image(desk.image)["Id"])
     records = sorted((desk.root / "home" / "state" / "builds").iterdir())
     record = json.loads(records[-1].read_text())
     assert record["hosts_asked"] == {} and record["asked_in_vain"] == {}
     assert "is up to date" in desk.run("build", desk.recipe)
+    seen = inside(desk.image, LOOK)
+    assert seen.startswith("top.txtleaf.txtnotes of the paper\n") and "1.16.0" in seen and "tree v" in seen
+    assert "0" in seen.splitlines() and ".deb" not in seen and ".whl" not in seen and "invalid" not in seen
 
 
 def test_other_bytes_at_the_same_address_are_refused(desk: Desk, served, tmp_path: Path):
