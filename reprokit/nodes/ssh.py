@@ -173,14 +173,16 @@ class SshConnection:
         """
         deadline = time.monotonic() + self._patience_s
         out, err = bytearray(), bytearray()
+        ended = False
         try:
             for idle in exchange(master, out, err, NODE_LOGIN):
                 if _READY in out:
                     return
                 if self._closed or time.monotonic() > deadline:
                     raise self.lost(f"no login within {self._patience_s:g} s")
-                if idle and master.poll() is not None:  # a jump host's ssh may keep the pipe a little longer
+                if idle and ended:  # and all that it said is read; a jump host's ssh may keep the pipe a little longer
                     break
+                ended = master.poll() is not None
         except Flood:
             raise SourceError(f"its login prints more than {NODE_LOGIN >> 10} KiB", self.node.name, _FLOOD) from None
         raise self.lost(last_line(err.decode(errors="replace")) or last_line(out.decode(errors="replace")))

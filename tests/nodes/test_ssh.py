@@ -69,6 +69,18 @@ def test_unreachable_nodes_say_why(nodes, monkeypatch):
         assert error.value.hint
 
 
+def test_what_ssh_says_at_its_end_is_read(monkeypatch, tmp_path):
+    """ssh may end between a look at its output that finds nothing and the look whether it runs."""
+    ssh = tmp_path / "ssh"
+    # As behind a jump host, another process has the pipes a little longer.
+    ssh.write_text("#!/bin/sh\nsleep 5 &\nsleep 1\necho ssh: connect to host x: No route to host >&2\nexit 255\n")
+    ssh.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(subprocess.Popen, "poll", lambda process: process.wait())
+    with pytest.raises(SourceError, match="No route to host"), SshConnection(find("x")):
+        pass
+
+
 def test_a_node_that_goes_down_is_noticed_soon(nodes):
     """ssh itself would wait for an answer for ever."""
     with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel takes the connection, and nobody answers
