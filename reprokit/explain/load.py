@@ -33,16 +33,16 @@ class Matcher(NamedTuple):
     patterns: list[str]
     owners: list[LogRule | str]
     texts: PatternSet  # the fixed texts of all patterns
-    having: list[list[int]]  # the patterns that have text `n`
+    by_text: list[list[int]]  # the patterns with text `n`
     without_text: list[int]
     prefilter: Any  # a pattern of bytes that finds every line that a pattern could match
 
     def search(self, line: bytes) -> list[int]:
-        """The patterns that match somewhere in `line`, in order.
+        """The numbers of the patterns that match somewhere in `line`, the smallest first.
 
-        A set of the patterns themselves is one pass, but with states so large that it takes five times as long.
+        An RE2 set of the patterns themselves takes five times as long: its states are too large.
         """
-        numbers = {*self.without_text, *(number for text in self.texts.search(line) for number in self.having[text])}
+        numbers = {*self.without_text, *(number for text in self.texts.search(line) for number in self.by_text[text])}
         return [number for number in sorted(numbers) if freed(self.patterns[number]).search(line)]
 
 
@@ -115,7 +115,7 @@ def compile_rules(rules: list[LogRule], signs: Signs) -> Matcher:
     owned += [(p, sign) for sign, patterns in signs for p in patterns]
     patterns = [pattern for pattern, _ in owned]
     owners = [owner for _, owner in owned]
-    having: dict[FixedText, list[int]] = {}
+    by_text: dict[FixedText, list[int]] = {}
     without_text, needed = [], set()
     for number, owner in enumerate(owners):
         try:
@@ -124,10 +124,11 @@ def compile_rules(rules: list[LogRule], signs: Signs) -> Matcher:
             without_text.append(number)
             continue
         for text in texts:
-            having.setdefault(text, []).append(number)
-        needed |= set(texts) if owner != "harmless" else set()
-    together = PatternSet([escaped(text) for text in having])
-    return Matcher(named, patterns, owners, together, list(having.values()), without_text, _prefilter(needed))
+            by_text.setdefault(text, []).append(number)
+        if owner != "harmless":
+            needed.update(texts)
+    together = PatternSet([escaped(text) for text in by_text])
+    return Matcher(named, patterns, owners, together, list(by_text.values()), without_text, _prefilter(needed))
 
 
 def _prefilter(texts: set[FixedText]) -> Any:

@@ -27,7 +27,7 @@ def _started() -> Iterator[Cluster]:
 
 @pytest.fixture
 def nodes(_started: Cluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Cluster]:
-    """The cluster, which this process's `ssh` reaches. Whatever a test leaves on its nodes is removed."""
+    """The cluster, which this process's `ssh` reaches. What a test leaves on the nodes is removed after it."""
     for key, value in _started.environment.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "reprokit"))

@@ -70,9 +70,9 @@ def test_unreachable_nodes_say_why(nodes, monkeypatch):
 
 
 def test_what_ssh_says_at_its_end_is_read(monkeypatch, tmp_path):
-    """ssh may end between a look at its output that finds nothing and the look whether it runs."""
+    """We look for output and find none; ssh writes its error and ends; then we see that it has ended."""
     ssh = tmp_path / "ssh"
-    # As behind a jump host, another process has the pipes a little longer.
+    # A second process keeps the pipes open after ssh has ended, as the ssh of a jump host does.
     ssh.write_text("#!/bin/sh\nsleep 5 &\nsleep 1\necho ssh: connect to host x: No route to host >&2\nexit 255\n")
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")

@@ -85,7 +85,7 @@ class Cluster:
         }
 
     def clear(self) -> None:
-        """Remove all containers, images and files of reprokit from the nodes."""
+        """Remove all containers and images from the nodes, and reprokit's files."""
         for machine in [*self.nodes, self["hidden"]]:
             engine = machine.engine()
             for found in engine.containers([]):

@@ -12,7 +12,8 @@ from typing import Any
 
 from reprokit.errors import ReprokitError
 
-# An ordinary user, and a group they share with others: free numbers under root, else whoever runs the tests.
+# An ordinary user, and a group that they share with others. Root takes numbers that nobody has; any other user is the
+# ordinary user.
 UID, GID, SHARED = 4711, 4712, 4713
 if os.geteuid() != 0:
     UID, GID = os.geteuid(), os.getegid()
@@ -24,7 +25,7 @@ _PR_SET_KEEPCAPS, _CAPABILITY_VERSION_3, _CAP_DAC_READ_SEARCH = 8, 0x20080522, 1
 
 
 def engines_groups() -> list[int]:
-    """The groups of `as_user` for work with the machine's engine, and with files that a group shares."""
+    """The groups that `as_user` needs to reach the machine's engine and the files of the shared group."""
     return [Path("/var/run/docker.sock").stat().st_gid, SHARED]
 
 

@@ -1,4 +1,4 @@
-"""The same inputs give the same layers, also on an engine without a network; no layer holds the day of the build."""
+"""The same inputs give the same layers, on any engine, with or without a network. No layer holds the build's date."""
 
 from __future__ import annotations
 

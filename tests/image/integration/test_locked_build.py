@@ -1,4 +1,4 @@
-"""A recipe locked, fetched and built, as a user does it; test_identical_layers builds one with the network cut."""
+"""A recipe is locked, fetched and built as a user does it. test_identical_layers has the build without a network."""
 
 from __future__ import annotations
 

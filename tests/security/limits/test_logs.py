@@ -1,4 +1,4 @@
-"""A log whose every line has the texts of many rules, for which each of these is tried."""
+"""Logs in which each line looks like many known errors at once, so that many rules are tried on it."""
 
 from __future__ import annotations
 
