@@ -17,6 +17,7 @@ from reprokit import cli
 from reprokit.errors import WorkFailed
 from reprokit.verbs import VERBS
 from tests.support.paths import ROOT
+from tests.support.processes import send_when_asleep
 
 REPROKIT = [sys.executable, "-m", "reprokit"]
 
@@ -165,7 +166,7 @@ def test_ctrl_c_says_so_and_exits_130(tmp_path):
         environment = os.environ | {"DOCKER_HOST": f"tcp://127.0.0.1:{engine.getsockname()[1]}"}
         verb = subprocess.Popen([*REPROKIT, "ps"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
         with engine.accept()[0]:
-            verb.send_signal(signal.SIGINT)
+            send_when_asleep(verb.pid)
             _, said = verb.communicate(timeout=120)
     assert (verb.returncode, said) == (130, "interrupted\n")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from reprokit.results import lines
 from reprokit.results.lines import read
 from reprokit.sweep.plan import SweepPlan
 from tests.support.names import unique
+from tests.support.processes import send_when_asleep
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
@@ -74,7 +74,7 @@ def test_an_interrupted_sweep_keeps_what_is_measured_and_continues(folder, tidie
     (workspace / "slow").touch()
     running = subprocess.Popen(command("s.yaml"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for((workspace / "started-2").exists, 400)
-    running.send_signal(signal.SIGINT)
+    send_when_asleep(running.pid)
     out, err = running.communicate(timeout=300)
     assert running.returncode == 130, err
     assert "2 jobs on this machine, 0 recorded before" in out and "the same command continues" in err

@@ -13,6 +13,7 @@ from reprokit.container.execute import execute, refusal
 from reprokit.container.lifecycle import ensure_running
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
+from tests.support.processes import send_when_asleep
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -116,7 +117,7 @@ def test_an_end_from_outside_leaves_nothing_running(engine, made, command, numbe
     )
     assert caller.stdout.readline() == b"up\n"
     wait_for(lambda: sorted(_left(engine, name).split()) == ["303", "304", "sleep", "sleep"])
-    caller.send_signal(number)
+    send_when_asleep(caller.pid, number)
     assert caller.wait(120) == code
     assert _left(engine, name) == ""
 
@@ -131,9 +132,9 @@ def test_the_stubborn_end_too_and_a_second_interrupt_is_quick(engine, made, comm
     )
     assert caller.stdout.readline() == b"up\n"
     wait_for(lambda: {f"sleep {number} " for number in range(305, 309)} <= set(_left(engine, name).splitlines()))
-    caller.send_signal(signal.SIGINT)
+    send_when_asleep(caller.pid)
     assert caller.stdout.readline() == b"interrupted\n"
-    caller.send_signal(signal.SIGINT)
+    send_when_asleep(caller.pid)
     assert caller.wait(120) == 130
     assert caller.stdout.read() == b""  # it was not asked by SIGTERM first, for which it would have had time
     assert _left(engine, name) == ""
@@ -143,14 +144,22 @@ def _said_after_ctrl_c(words):
     """What a command writes that has said `up` and is interrupted then."""
     caller = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     assert caller.stdout.readline() == b"up\n"
-    caller.send_signal(signal.SIGINT)
+    send_when_asleep(caller.pid)
     said = caller.stdout.read()
     assert caller.wait(120) == 130
     return said
 
 
 def test_a_program_that_tidies_up_is_heard(made, command):
-    script = "import time\ntry:\n  print('up', flush=True); time.sleep(60)\nexcept KeyboardInterrupt:\n  print('x' * 9)"
+    script = """
+import time
+try:
+    print("up", flush=True)
+    while True:
+        time.sleep(0.1)  # a longer sleep may begin just after the signal, and end without it
+except KeyboardInterrupt:
+    print("x" * 9)
+"""
     assert _said_after_ctrl_c(command("run", made.recipe.name, "--", "python3", "-c", script)) == b"xxxxxxxxx\n"
 
 
@@ -188,7 +197,7 @@ def test_an_interrupt_in_execute_ends_the_command(engine, made):
     def interrupt() -> None:
         own = Engine.connect()
         wait_for(lambda: "301" in _left(own, name))
-        os.kill(os.getpid(), signal.SIGINT)
+        send_when_asleep(os.getpid())
 
     interrupting = threading.Thread(target=interrupt)
     with pytest.raises(KeyboardInterrupt):

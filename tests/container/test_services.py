@@ -24,6 +24,7 @@ from reprokit.image.base.resolve import carried_name
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.papers import Paper, paper
+from tests.support.processes import send_when_asleep
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
@@ -202,7 +203,7 @@ def test_an_interrupt_and_a_kill(engine, mine, how: signal.Signals):
     with subprocess.Popen(command("run", mine.name, "--", "true"), stderr=subprocess.DEVNULL) as running:
         wait_for(lambda: services.of_container(engine, usual_name(engine, made)))
         time.sleep(0.5)
-        running.send_signal(how)
+        send_when_asleep(running.pid, how)
     if how != signal.SIGKILL:
         assert nothing_left(mine)
         return

@@ -16,6 +16,7 @@ import time
 import pytest
 
 from reprokit.container.lifecycle import usual_name
+from tests.support.processes import send_when_asleep
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -164,7 +165,7 @@ def test_a_lost_connection_restores_the_terminal_and_ends_the_command(engine, te
     run = terminal("run", made.recipe.name, "--", "sleep", "302")
     container = usual_name(engine, made)
     wait_for(lambda: "sleep 302" in processes(container))
-    os.kill(run.pid, signal.SIGTERM)
+    send_when_asleep(run.pid, signal.SIGTERM)
     assert run.wait() == 143
     assert termios.tcgetattr(run.master) == run.before
     assert "sleep 302" not in processes(container)

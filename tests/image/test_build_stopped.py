@@ -18,7 +18,7 @@ from tests.support.names import unique
 from tests.support.other_engine import OtherEngine
 from tests.support.paths import ROOT
 from tests.support.privileges import OWN_ENGINE, as_root
-from tests.support.processes import sleeping
+from tests.support.processes import send_when_asleep, sleeping
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -59,7 +59,7 @@ def test_a_signal_stops_the_build_at_the_engine(engine, base, tmp_path, builder:
     seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
     process = start(name, base, f"RUN sleep {seconds}\n", tmp_path, "--builder", builder)
     wait_for(lambda: sleeping(seconds))
-    process.send_signal(sent)
+    send_when_asleep(process.pid, sent)
     _, shown = process.communicate(timeout=200)
     assert process.returncode == code, shown
     assert "Traceback" not in shown

@@ -13,6 +13,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.images import Images, noise
 from tests.support.machine import Machine
+from tests.support.processes import send_when_asleep
 from tests.support.sender import MB, Sender, arrived, incompressible, same
 from tests.support.waiting import wait_for
 
@@ -165,7 +166,7 @@ def test_an_interrupted_sender_leaves_only_partial_blobs(nodes, user, large):
     with node.stalling(HALF):
         process = user.start(large, node.login)
         wait_for(lambda: arrived(node) > MOST_OF_HALF)
-        process.send_signal(signal.SIGINT)
+        send_when_asleep(process.pid)
         _, err = process.communicate(timeout=200)
     assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted")
     wait_for(lambda: not node.pids("root@notty"))

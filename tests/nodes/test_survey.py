@@ -23,6 +23,7 @@ from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.cluster import Cluster
 from tests.support.machine import Machine
 from tests.support.names import unique
+from tests.support.processes import send_when_asleep
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
@@ -153,7 +154,7 @@ def test_ctrl_c_does_not_wait_for_a_node_that_never_answers(tmp_path: Path, monk
     with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
         try:
             wait_for((tmp_path / "ssh-asked").exists)
-            asking.send_signal(signal.SIGINT)
+            send_when_asleep(asking.pid)
             _, errors = asking.communicate(timeout=200)
         finally:
             asking.kill()

@@ -33,7 +33,7 @@ from tests.support.asking import ask
 from tests.support.builds import Builds, root_file_system
 from tests.support.names import unique
 from tests.support.paths import ROOT
-from tests.support.processes import sleeping
+from tests.support.processes import send_when_asleep, sleeping
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -289,5 +289,5 @@ def test_a_stopped_build_leaves_no_step_and_no_network(engine: Engine, bookworm,
         (step,) = (c["Id"] for c in engine.containers([]) if seconds in c["Command"])
         network = engine.container(step)["HostConfig"]["NetworkMode"].removeprefix("container:")
         assert engine.container(network)["State"]["Running"]
-        process.send_signal(sent)
+        send_when_asleep(process.pid, sent)
     wait_for(lambda: not sleeping(seconds) and engine.container(network) is None)

@@ -61,4 +61,5 @@ def by_process(job: Job, device: str) -> ProcessResult:
 def forever(job: Job, device: str) -> ProcessResult:
     """A process that names itself in the folder `job.path`, and ends by an interrupt only."""
     name = f"open({job.path!r} + '/started-' + str(os.getpid()), 'w')"
-    return BenchProcesses().run_command([sys.executable, "-S", "-c", f"import os, time; {name}; time.sleep(600)"])
+    sleep = "while True: time.sleep(0.1)"
+    return BenchProcesses().run_command([sys.executable, "-S", "-c", f"import os, time; {name}\n{sleep}"])

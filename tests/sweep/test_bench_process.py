@@ -76,7 +76,9 @@ def test_stop_interrupts_what_runs_and_starts_nothing_more(tmp_path):
     script = (
         "import pathlib, time\n"
         "file = pathlib.Path({!r})\n"
-        "try: file.write_text('on'); time.sleep(60)\n"
+        "try:\n"
+        "  file.write_text('on')\n"
+        "  while True: time.sleep(0.1)\n"
         "except KeyboardInterrupt: file.write_text('container stopped'); raise SystemExit(130)"
     ).format(str(tmp_path / "state"))
     processes, results = BenchProcesses(), []

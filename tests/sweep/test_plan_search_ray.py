@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import signal
 import subprocess
 import sys
 from contextlib import suppress
@@ -19,6 +18,7 @@ from reprokit.results import lines
 from reprokit.sweep import ray_cluster
 from reprokit.sweep.plan_search import ClusterSearch
 from tests.support.names import unique
+from tests.support.processes import send_when_asleep
 from tests.support.searches import SUMMARY, Journal, job_of, measured_eagerly, tiny_search
 from tests.support.waiting import wait_for
 
@@ -120,7 +120,7 @@ def test_the_verb_measures_in_containers_of_the_workers_and_goes_on_after_ctrl_c
     stopped = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         wait_for(measuring_slowly, 900)
-        stopped.send_signal(signal.SIGINT)
+        send_when_asleep(stopped.pid)
         out, errors = stopped.communicate(timeout=200)
         assert (stopped.returncode, out) == (130, ""), errors
         assert "interrupted: 1 measurements are recorded; the same command continues" in errors

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,6 +18,7 @@ from reprokit.sweep import ray_cluster
 from reprokit.sweep.plan import plan
 from reprokit.sweep.run import run
 from tests.support.names import unique
+from tests.support.processes import send_when_asleep
 from tests.support.ray_nodes import RayNodes
 from tests.support.sweeps import RECIPE, by_process, jobs
 from tests.support.waiting import wait_for
@@ -78,7 +78,7 @@ with ray_cluster.connected() as ray:
     process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: list(tmp_path.glob("started-*")), 200)
     started = [int(file.name.partition("-")[2]) for file in tmp_path.glob("started-*")]
-    process.send_signal(signal.SIGINT)
+    send_when_asleep(process.pid)
     _, errors = process.communicate(timeout=200)
     assert process.returncode and "KeyboardInterrupt" in errors
     wait_for(lambda: not any(Path(f"/proc/{number}").exists() for number in started), 60)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import subprocess
 import sys
 import uuid
@@ -14,7 +13,7 @@ import pytest
 from reprokit.errors import EngineError, SourceError
 from reprokit.image.base.mmdebstrap import asked, explain, sources_of
 from reprokit.image.base.release import Release
-from tests.support.processes import sleeping
+from tests.support.processes import send_when_asleep, sleeping
 from tests.support.waiting import wait_for
 
 
@@ -83,7 +82,7 @@ asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}}, print)
     process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: sleeping(seconds))
     assert any(scratch.iterdir())
-    process.send_signal(signal.SIGINT)
+    send_when_asleep(process.pid)
     _, said = process.communicate(timeout=200)
     assert said.splitlines()[-1] == "KeyboardInterrupt"
     assert not sleeping(seconds) and not any(scratch.iterdir())

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import secrets
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
 from tests.support.machine import Machine
 from tests.support.names import unique
-from tests.support.processes import naming
+from tests.support.processes import naming, send_when_asleep
 from tests.support.terminals import typed
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
@@ -215,7 +214,7 @@ def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):
     words = command(*on(node, name, "--network", "none", "--", "sh", "-c", f"echo up; sleep {mark}"))
     with started(words) as running:
         assert naming(mark)
-        running.send_signal(signal.SIGINT)
+        send_when_asleep(running.pid)
         _, errors = running.communicate(timeout=200)
     assert running.returncode == 130 and b"interrupted" in errors, errors
     wait_for(lambda: not naming(mark))

@@ -24,6 +24,7 @@ from reprokit.untrusted.addresses import Own
 from tests.support.fetching import QUICK, Fetch, Here, content, want
 from tests.support.file_server import Reply, Request, Server, cut, status, whole
 from tests.support.paths import ROOT
+from tests.support.processes import send_when_asleep
 from tests.support.waiting import wait_for
 
 DATA = content(2_000_000)
@@ -241,7 +242,7 @@ except KeyboardInterrupt:
     path = partials.folder(fetch.store) / want(DATA).sha256
     assert seen.wait(120)
     wait_for(lambda: path.stat().st_size == len(half))
-    process.send_signal(sent)
+    send_when_asleep(process.pid, sent)
     assert process.wait(120) == (130 if sent == signal.SIGINT else 143)
     assert path.read_bytes() == half
     fetch(want(DATA, url))
