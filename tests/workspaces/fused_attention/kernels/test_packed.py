@@ -6,7 +6,7 @@ import re
 
 import pytest
 import torch
-from fused_attention import fused_attention, masks, reference
+from fused_attention import build, fused_attention, masks, reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -85,6 +85,7 @@ def test_any_lengths(assert_close, lengths, dtype, is_causal, bound, slopes, mas
 def test_structured_masks_count_from_the_start_of_each_sequence(assert_close):
     lengths = [40, 0, 130, 7]
     q, k, v = packed(lengths)
+    build.load()
     band = torch.tensor([1, 1, 1, -9, 5, 0])
     out = torch.ops.fused_attention.forward(q, k, v, structure=band, cu_seqlens_q=ends(lengths))
     row, key = torch.arange(130)[:, None], torch.arange(130)
