@@ -21,10 +21,10 @@ def naming(text: object) -> list[int]:
 
 
 def send_when_asleep(pid: int, number: int = signal.SIGINT) -> None:
-    """Send a signal to a Python process once its main thread waits in the kernel.
+    """Send a signal to a Python process once its main thread sleeps.
 
-    CPython handles a signal that comes between its last look for signals and the call in which it then waits only after
-    that call, which may be never.
+    CPython looks for signals, then calls the kernel to wait. If a signal arrives in between, it is handled only when
+    the wait ends, which may be never.
     """
     wait_for(lambda: _asleep(pid))
     os.kill(pid, number)
