@@ -25,8 +25,8 @@ class FixedText(NamedTuple):
 def literals(pattern: str) -> list[FixedText]:
     """The longest fixed text of each alternative of an RE2 pattern. Raises ValueError where one is too short.
 
-    Texts inside groups count where an alternative has none outside, and one of its groups has one in each branch. Flags
-    other than a leading `(?i)` raise ValueError, too, and with it other letters than ASCII's, and `\\Q`.
+    Texts inside a group count where each of its branches has one that is longer than those outside. Flags other than a
+    leading `(?i)` raise ValueError, too, and with it other letters than ASCII's, and `\\Q`.
     """
     fold, pattern = pattern.startswith("(?i)"), pattern.removeprefix("(?i)")
     if fold and not pattern.isascii():
@@ -46,15 +46,14 @@ def literals(pattern: str) -> list[FixedText]:
 
 
 def _texts(alternative: str) -> list[str]:
-    """Texts of which every match contains one; none where one would be too short."""
-    text = max(_runs(alternative), key=len, default="")
-    if len(text) >= SHORTEST:
-        return [text]
-    for group in _groups(alternative):
-        branches = [max(_runs(branch), key=len, default="") for branch in _alternatives(group)]
-        if min(map(len, branches)) >= SHORTEST:
-            return branches
-    return []
+    """Texts of which every match contains one, the longest there are; none where one would be too short."""
+    groups = [[_longest(branch) for branch in _alternatives(group)] for group in _groups(alternative)]
+    texts = max([[_longest(alternative)], *groups], key=lambda texts: min(map(len, texts)))
+    return texts if min(map(len, texts)) >= SHORTEST else []
+
+
+def _longest(alternative: str) -> str:
+    return max(_runs(alternative), key=len)
 
 
 def _groups(pattern: str) -> Iterator[str]:

@@ -94,7 +94,8 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         line += block.text.count(b"\n", counted, start)
         counted = start
         place = Place(block, start, end, line, prefix)
-        forms = {block.text[start:end], place.text, place.bare}  # a builder's prefix hides how a line begins
+        # A builder's prefix hides how a line begins.
+        forms = {block.text[start:end].rstrip(), place.text, place.bare}
         numbers = sorted({number for form in forms for number in matcher.search(form)})
         if numbers:
             _record(found, matcher, numbers, place)

@@ -76,7 +76,7 @@ class Shell:
     def line(self, text: str) -> None:
         os.write(self.master, f"{text}\r".encode())
 
-    def until(self, pattern: str, seconds: float = 60) -> str:
+    def until(self, pattern: str, seconds: float = 120) -> str:
         end = time.monotonic() + seconds
         while not (found := re.search(pattern, self.screen)):
             if time.monotonic() > end or not select.select([self.master], [], [], 1)[0]:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from reprokit import paths
@@ -106,22 +104,6 @@ def test_an_arbitrary_equality_is_a_pin_without_a_network(call, tmp_path, no_net
     result = call("new", "tool", "--from", "repository")
     assert result.exit_code == 0, result.exception
     assert "numpy==1.21.0" in (tmp_path / "recipes" / "tool.yaml").read_text()
-
-
-@pytest.mark.slow
-def test_a_folder_of_2000_files_is_read_within_2_s_without_a_network(call, tmp_path, no_network):
-    body = "import numpy as np\nfrom torch import nn\n" + "def f(x):\n    return np.sin(x) + 1\n" * 40
-    for number in range(2000):
-        path = tmp_path / "repository" / f"package{number % 40}" / f"module{number}.py"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(body)
-    (tmp_path / "repository/requirements.txt").write_text("numpy==1.26.4\ntorch==2.2.0\n")
-    call("schema")  # what every verb imports
-    began = time.process_time()
-    result = call("new", "big", "--from", "repository", "--as-of", "2024-03-01")
-    assert result.exit_code == 0, result.exception
-    assert time.process_time() - began < 2
-    assert "debian:12" in (tmp_path / "recipes/big.yaml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -54,10 +54,10 @@ def test_more_output_than_is_kept_is_refused(engine, made, monkeypatch):
 
 def test_a_command_that_runs_out_of_time_is_ended(engine, made, sh):
     name = ensure_running(engine, made)
-    done = execute(engine, name, ["sh", "-c", "echo begun; sleep 4321"], timeout=5)
+    done = execute(engine, name, ["sh", "-c", "echo begun; sleep 4321"], timeout=15)
     assert (done.timed_out, done.exit_code, done.stdout, done.facts) == (True, 124, "begun\n", ())
     assert "4321" not in sh(name, "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -o 'sleep [4]321' || true")
-    done = execute(engine, name, ["sh", "-c", "exit 124"], timeout=60)
+    done = execute(engine, name, ["sh", "-c", "exit 124"], timeout=200)
     assert (done.timed_out, done.exit_code) == (False, 124)
 
 

@@ -191,7 +191,7 @@ def hooked(tmp_path_factory: pytest.TempPathFactory, when_up) -> Iterator[tuple[
         yield when_up(folder, daemon), hook.with_name("asked")
     finally:
         daemon.terminate()
-        daemon.wait(30)
+        daemon.wait(120)
 
 
 def test_a_device_arrives_through_the_hook(engine, hooked, made, sh):

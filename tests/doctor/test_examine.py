@@ -127,7 +127,7 @@ def test_what_was_found_before_a_hang_counts(machine: FakeMachine) -> None:
 
 
 def test_checks_run_side_by_side(machine: FakeMachine) -> None:
-    together = threading.Barrier(5, timeout=60)
+    together = threading.Barrier(5, timeout=120)
 
     class Meeting:
         __name__ = "x.meeting"

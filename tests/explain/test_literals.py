@@ -17,6 +17,8 @@ from reprokit.explain.literals import FixedText, literals
         (r"^E: \S+", ["E: "]),
         ("first|second", ["first", "second"]),
         (r"a(?:b|c)defg", ["defg"]),
+        (r"error: (?P<what>no such file|no folder) at", ["no such file", "no folder"]),
+        (r"error: (?:fatal: )?(?P<what>no such file|x)", ["error: "]),
         (r"colours? wrong", ["colour"]),
         (r"\[exit [1-9]\d* after ", [" after "]),
         (r"x{3}long enough", ["long enough"]),

@@ -38,5 +38,5 @@ def test_they_end_with_it(tmp_path: Path):
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\ntrap '' TERM\nsleep 9999\n")
     program.chmod(0o755)
-    subprocess.run([sys.executable, "-c", SCRIPT, program], check=True, timeout=60)
-    wait_for(lambda: not naming(program), 5)
+    subprocess.run([sys.executable, "-c", SCRIPT, program], check=True, timeout=200)
+    wait_for(lambda: not naming(program))

@@ -6,7 +6,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from dataclasses import replace
 
 import pytest
@@ -135,12 +134,9 @@ def test_hostile_records_are_text():
 
 
 @pytest.mark.slow
-def test_ten_thousand_records_take_seconds_and_megabytes():
+def test_ten_thousand_records_take_megabytes():
     records = [replace(SPMM, metric=f"m{n % 9}", params={"n": n // 9, "impl": f"i{n % 3}"}) for n in range(10_000)]
-    started = time.process_time()
-    text = as_html(page(*records))
-    assert time.process_time() - started < 10
-    assert len(text.encode()) < 20e6
+    assert len(as_html(page(*records)).encode()) < 20e6
 
 
 @pytest.mark.parametrize(

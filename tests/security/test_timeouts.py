@@ -68,8 +68,8 @@ def test_a_shell_that_signals_nobody(engine: Engine, start: Start, monkeypatch: 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(execute, engine, container, ["sleep", seconds], logged=False, timeout=0.5)
         try:
-            assert done.result(timeout=60).timed_out
-            wait_for(lambda: not sleeping(seconds), 10)
+            assert done.result(timeout=200).timed_out
+            wait_for(lambda: not sleeping(seconds))
         finally:
             engine.remove(container, force=True)
 
@@ -91,7 +91,7 @@ def test_a_command_ends_when_it_has_written_too_much(
         done = pool.submit(execute, engine, container, much)
         try:
             with pytest.raises(WorkFailed, match="wrote more than 1 MiB"):
-                done.result(timeout=60)
+                done.result(timeout=200)
             assert (
                 "yyy" not in execute(engine, container, ["sh", "-c", "cat /proc/[0-9]*/cmdline"], logged=False).stdout
             )

@@ -96,7 +96,7 @@ class Machine:
         """Stop its engine."""
         for pid in self.pids("dockerd\0"):
             os.kill(pid, signal.SIGTERM)
-        self._engine.wait(60)
+        self._engine.wait(120)
 
     @property
     def _enter(self) -> list[str]:

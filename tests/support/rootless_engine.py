@@ -54,5 +54,5 @@ class RootlessEngine:
 
     def stop(self) -> None:
         self.process.terminate()
-        self.process.wait(60)
+        self.process.wait(120)
         shutil.rmtree(self.folder, ignore_errors=True)

