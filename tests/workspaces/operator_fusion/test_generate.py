@@ -1,4 +1,4 @@
-"""Generated modules: the same numbers as the layer of torch, for every segment."""
+"""Generated modules compute the same numbers as torch's layer, for every segment."""
 
 from __future__ import annotations
 
