@@ -28,7 +28,7 @@ test-long: ## Run the tests that take minutes: whole environments, the whole ext
 
 test-fast: ## Run the quick tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
-	$(PYTEST) -n logical $(addprefix --ignore=tests/,workspaces security/fuzz) \
+	$(PYTHON_ENV) -m pytest -n $$(nproc) $(addprefix --ignore=tests/,workspaces security/fuzz) \
 	    -m "not (engine or compiler or network or browser or slow or long or kills)" $(PYTEST_ARGS)
 
 SEED ?= $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')

@@ -36,6 +36,7 @@ def test_no_verb_prints_help_and_is_no_error():
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.slow
 def test_a_standard_stream_may_be_closed(closed: str):
     command = ["sh", "-c", f'"$@" {closed}', "sh", *REPROKIT]
     for verb, code in (("blocks", 0), ("biuld", 2)):
@@ -73,6 +74,7 @@ def test_an_unknown_option_is_wrong_usage():
     assert done.stderr.startswith("error: No such option")
 
 
+@pytest.mark.slow
 def test_an_option_of_the_command_in_the_container_is_said_to_follow_two_dashes():
     done = reprokit("run", "gnn", "ls", "-l")
     assert done.stderr == (
@@ -134,6 +136,7 @@ def test_output_into_a_closed_pipe_is_no_error():
 
 
 @pytest.mark.parametrize("verb", [("list",), ("list", "--json"), ("schema",), ("--help",), ("--version",)])
+@pytest.mark.slow
 def test_output_onto_a_full_disk_is_no_fault_of_ours(verb):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*REPROKIT, *verb], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -143,6 +146,7 @@ def test_output_onto_a_full_disk_is_no_fault_of_ours(verb):
 
 
 @pytest.mark.parametrize(("words", "code"), [(("list",), 3), (("list", "--no-such"), 2), (("show", "x.yaml"), 2)])
+@pytest.mark.slow
 def test_where_nothing_can_be_said_the_exit_code_tells(words, code):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([*REPROKIT, *words], stdout=full, stderr=full, check=False)
@@ -159,6 +163,7 @@ def test_completion_offers_recipes_then_variants():
     assert completion.targets("nothing-of-that-name:") == []
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_so_and_exits_130(tmp_path):
     # An engine that never answers holds the verb until the signal comes.
     with socket.create_server(("127.0.0.1", 0)) as engine:
@@ -182,6 +187,7 @@ def test_ctrl_c_before_and_after_the_work_leaves_no_traceback(tmp_path):
         assert (done.returncode, done.stderr) == (-signal.SIGINT, "")  # 130 in a shell
 
 
+@pytest.mark.slow
 def test_ctrl_c_that_the_starter_ignores_stays_ignored():
     script = """
 import atexit, signal
@@ -218,6 +224,7 @@ cli.main()
         ("REPROKIT_HOME", "store ls", 3, "error: reprokit cannot use its own folder: Not a directory (/dev/null/"),
     ],
 )
+@pytest.mark.slow
 def test_a_variable_that_names_nothing_is_an_error(variable, verb, code, message):
     done = reprokit(*verb.split(), **{variable: "/dev/null/x" if code == 3 else "/nowhere"})
     assert (done.returncode, done.stderr.startswith(message)) == (code, True), done.stderr

@@ -35,7 +35,7 @@ def terminal(monkeypatch, capsys):
         monkeypatch.setenv("NO_COLOR", "1")
         monkeypatch.setenv("TERM", "dumb")
         monkeypatch.setattr("sys.stdout.isatty", lambda: bool(columns), raising=False)
-        monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((columns or 80, 24)))
+        monkeypatch.setattr("shutil.get_terminal_size", lambda **_: os.terminal_size((columns or 80, 24)))
         print_()
         return capsys.readouterr().out.splitlines()
 

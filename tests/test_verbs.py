@@ -37,6 +37,7 @@ def test_the_help_groups_the_verbs():
 
 
 @pytest.mark.parametrize(("columns", "least"), [(60, 50), (80, 70), (150, 110)])
+@pytest.mark.slow
 def test_help_wraps_to_the_terminal(columns, least):
     for words in ((), ("bench",), ("results", "compare")):
         longest = max(map(len, helped(*words, columns=columns).splitlines()))

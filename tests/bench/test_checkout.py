@@ -47,6 +47,7 @@ def test_the_commit_and_whether_files_differ(repository):
     assert checkout_of(folder).changes not in ("", changed.changes)
 
 
+@pytest.mark.slow
 def test_a_change_in_the_second_of_the_commit_is_seen(repository):
     file = repository / "workspaces" / "x" / "a.py"
     file.write_text("4\n")
@@ -138,6 +139,7 @@ def test_what_the_repository_configures_is_not_run(repository, tmp_path, key):
 
 
 @pytest.mark.parametrize("place", ["an object", ".gitattributes"])
+@pytest.mark.slow
 def test_pipes_are_not_waited_for(repository, monkeypatch, place):
     head, file = git(repository, "rev-parse", "HEAD"), repository / ".gitattributes"
     (repository / "workspaces" / "x" / "a.py").write_text("6\n")

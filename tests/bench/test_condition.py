@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from reprokit.bench.condition import doubts, probe_state, samples_of, state_of
 from reprokit.results.record import MachineState
 
 
+@pytest.mark.slow
 def test_this_machine_has_a_load(here):
     assert probe_state(here).load is not None
 
@@ -29,6 +32,7 @@ def test_odd_answers_are_unknown():
         assert state_of(text) == MachineState()
 
 
+@pytest.mark.slow
 def test_long_numbers_and_many_gpus_are_not_read():
     nines = "9" * 5000
     assert state_of(f"gpu={nines},{nines},0x0").gpu_clock == (None,)

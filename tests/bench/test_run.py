@@ -19,6 +19,8 @@ from reprokit.recipe.model import Benchmark, Recipe
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Lock, PlainFile
 
+pytestmark = pytest.mark.slow
+
 RECIPE = Recipe.model_validate(
     {
         "name": "gnn",

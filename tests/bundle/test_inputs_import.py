@@ -86,6 +86,7 @@ def test_differing_and_missing_recipes_are_named(bring: Bring, recipe: Path):
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.slow
 def test_a_flipped_bit_is_refused_and_nothing_is_imported(seed: int, bring: Bring, archive: Path, node: Store):
     content = bytearray(archive.read_bytes())
     chosen = random.Random(seed)

@@ -76,6 +76,7 @@ def test_a_recipe_is_not_put_where_others_find_blocks_or_locks(name: str):
         Recipes([unchecked], [], "x.rkit")
 
 
+@pytest.mark.slow
 def test_a_bundle_of_inputs_brings_all_files_and_the_recipe_renders_there(
     folder: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -94,6 +95,7 @@ def test_a_bundle_of_inputs_brings_all_files_and_the_recipe_renders_there(
     assert node.used_locks() == [there / "x" / "x.lock.yaml"]
 
 
+@pytest.mark.slow
 def test_the_inputs_need_every_file_of_their_variants(folder: Path, store: Store, tmp_path: Path):
     (folder / "more/base.txt").unlink()
     with pytest.raises(UsageError, match=r"cannot read 'more/base\.txt'"):

@@ -126,6 +126,7 @@ def test_a_historic_variant_counts_where_it_is_named(check: Call) -> None:
 
 
 @pytest.mark.usefixtures("historic")
+@pytest.mark.slow
 def test_a_historic_variant_is_left_out_where_nothing_is_named(check: Call) -> None:
     done = check()
     assert "as-published" not in done.stdout and "reddit:fine: ok" in done.stdout
@@ -162,17 +163,20 @@ def test_the_build_that_was_assumed_is_named(check: Call) -> None:
     assert "taken as torch 1.9.0+cu111, for the pinned CUDA" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_narrow_encoding_is_enough() -> None:
     done = in_process("--pins", "cuda=10.2", "--gpu", "3090", PYTHONIOENCODING="ascii")
     assert done.stdout.startswith("error    cuda=10.2 x gpu=RTX 3090 (sm_86)\n")
 
 
+@pytest.mark.slow
 def test_a_good_stack_is_ok(check: Call) -> None:
     done = in_process("--pins", "cuda=11.8,gcc=11", "--gpu", "RTX 3090", "--driver", "525.60.13")
     assert (done.returncode, done.stdout, done.stderr) == (0, "stack: ok\n", "")
     assert json.loads(check("--pins", "cuda=11.8", "--json").stdout) == {"ok": True, "findings": []}
 
 
+@pytest.mark.slow
 def test_all_recipes_are_checked_where_none_is_named(check: Call) -> None:
     done = check("--json", "--gpu", "none")
     answer = json.loads(done.stdout)
@@ -221,6 +225,7 @@ def test_wrong_usage_as_a_user_sees_it() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_heavy_is_imported_for_pins() -> None:
     code = (
         "import sys\nfrom reprokit import cli\n"

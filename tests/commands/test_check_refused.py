@@ -6,9 +6,12 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from typer.testing import Result
 
 from reprokit.errors import UsageError
+
+pytestmark = pytest.mark.slow
 
 HEAD = "paper: {title: T, venue: V, year: 2022, licence: none}\n"
 REFUSED = {

@@ -35,6 +35,7 @@ def write(file: Path, text: str) -> None:
     file.write_text(text)
 
 
+@pytest.mark.slow
 def test_every_line_says_where_it_comes_from(call, file: Path, monkeypatch: pytest.MonkeyPatch):
     write(file, "presets: [ustc]\nmirrors:\n  git: ['file:///srv/{owner}/{repo}.git']\nfetch: {parallel: 2}\n")
     monkeypatch.setenv("REPROKIT_APT_MIRRORS", "http://m.test/{archive}/{path}")
@@ -66,6 +67,7 @@ def test_passwords_are_shown_nowhere(call, file: Path, monkeypatch: pytest.Monke
         assert "secret" not in result.output + str(result.exception)
 
 
+@pytest.mark.slow
 def test_json(call, file: Path):
     write(file, "mirrors: {apt: [{llvm: 'http://m.test/{path}'}]}\n")
     rows = json.loads(call("config", "--json").stdout)

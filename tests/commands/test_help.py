@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from reprokit.errors import UsageError
 from tests.support.paths import ROOT
 from tests.support.terminals import shown
@@ -16,6 +18,7 @@ def test_a_page_is_printed_as_it_is(call):
     assert call("help", "mirrors").stdout == (ROOT / "docs/mirrors.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_terminal_shows_a_page_set_out():
     text = shown("help", "completion", columns=70)
     assert "`" not in text and "|---|" not in text and "Completion in the shell" in text

@@ -74,6 +74,7 @@ def no_network(monkeypatch, tmp_path):
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
 
 
+@pytest.mark.slow
 def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, repositories, no_network):
     setup = (
         "from setuptools import setup, Extension\nsetup(name='tool', version='1.0', install_requires=['numpy==1.26.4',"
@@ -98,6 +99,7 @@ def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, r
     assert "/opt/tool" in dockerfile and "python3 -m pip wheel" in dockerfile
 
 
+@pytest.mark.slow
 def test_an_arbitrary_equality_is_a_pin_without_a_network(call, tmp_path, no_network):
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "requirements.txt").write_text("numpy===1.21.0\n")

@@ -14,6 +14,7 @@ from reprokit.errors import UsageError
 from reprokit.profiling.peaks import MeasuredPeaks
 
 
+@pytest.mark.slow
 def test_the_data_sheet_of_a_gpu(call):
     found = json.loads(call("roofline", "--device", "V100", "--json").stdout)
     (sheet,) = found["data_sheets"]

@@ -65,6 +65,7 @@ def test_gc_keeps_what_is_named_or_young(call, held):
     assert not other.exists() and held.path(plain(b"named").sha256).exists()
 
 
+@pytest.mark.slow
 def test_export_and_import_carry_everything_to_another_node(call, held, tmp_path, monkeypatch):
     put(held, b"missing")
     result = call("store", "export", "mine", "-o", "mine.rkit")

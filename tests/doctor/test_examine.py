@@ -70,6 +70,7 @@ def test_one_check_whose_probes_are_broken(check: Check, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["hangs", "fails", "rubbish", "missing"])
+@pytest.mark.slow
 def test_all_checks_whose_probes_are_broken(how: str) -> None:
     probe = Probe(how)
     found = examine(Examined(probe, probe.connect, RECIPE), OFFLINE, 0.5)

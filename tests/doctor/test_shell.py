@@ -25,6 +25,7 @@ def test_long_lines_are_cut_and_numbers_are_small() -> None:
     assert len(found.one("long")) < 500 and found.number("number") is None
 
 
+@pytest.mark.slow
 def test_a_script_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     script = 'trap "" TERM; sh -c \'echo $$ >"$0/new"; mv "$0/new" "$0/pid"; sleep 9999; true\' "$ROOT"; true'
     for limit_s in (1, 5, 25, 90):  # a busy machine may not have started the child within the first
@@ -48,6 +49,7 @@ def test_output_without_end_is_cut_off() -> None:
         LocalShell().ask("yes", 60)
 
 
+@pytest.mark.slow
 def test_a_process_that_cannot_be_killed_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     groups: list[int] = []
     with monkeypatch.context() as hanging:

@@ -55,6 +55,7 @@ def test_a_pattern_of_which_the_text_is_unknown_is_refused(pattern: str):
         literals(pattern)
 
 
+@pytest.mark.slow
 def test_every_bundled_pattern_contains_its_text_where_it_matches():
     from reprokit.explain.load import bundled
 

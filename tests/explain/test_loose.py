@@ -31,6 +31,7 @@ def test_a_pattern_is_freed_where_versions_of_a_message_differ(pattern: str, fre
     assert spelt(marked(pattern)) == freed
 
 
+@pytest.mark.slow
 def test_freed_patterns_are_valid_and_find_what_the_written_ones_find():
     rules, signs = bundled()
     for pattern in {p for rule in rules for p in rule.patterns} | {p for _, patterns in signs for p in patterns}:

@@ -51,6 +51,7 @@ def test_after_many_suspicious_lines_only_the_end_is_examined(monkeypatch: pytes
     assert found.lines == 200_001
 
 
+@pytest.mark.slow
 def test_the_lines_around_are_examined_for_a_bounded_number_of_lines(monkeypatch: pytest.MonkeyPatch):
     asked = []
     around = module.Place.around

@@ -92,6 +92,7 @@ def test_a_patch_and_an_own_block_are_part_of_the_inputs(tmp_path):
     assert "COPY patches/fix.patch /patches/fix.patch\n" in (tmp_path / "out" / "Dockerfile").read_text()
 
 
+@pytest.mark.slow
 def test_own_blocks_are_found_beside_the_recipe_then_in_the_users_folders(tmp_path, monkeypatch):
     text = "{#\ndoes: x\n#}\n{% block final %}\nRUN WHERE\n{% endblock %}\n"
     for folder in ("blocks", "more"):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_a_package_of_conda_that_pypi_is_not_known_to_have_is_a_question_and_never_installed(decided):
     listed = [

@@ -11,6 +11,7 @@ def setup(**keywords: object) -> str:
     return f"from setuptools import setup\nsetup({', '.join(f'{k}={v!r}' for k, v in keywords.items())})\n"
 
 
+@pytest.mark.slow
 def test_files_that_agree_are_joined_and_the_weightier_wins_otherwise(decided):
     found = decided(
         {

@@ -20,6 +20,7 @@ def built(calls: str) -> str:
         ("cythonize('a.pyx')", [], ()),
     ],
 )
+@pytest.mark.slow
 def test_a_project_without_packages_installs_the_modules_that_it_compiles(decided, calls, more, modules):
     assert decided({"setup.py": built(calls), **dict.fromkeys(more, "")}).modules == modules
 

@@ -21,12 +21,14 @@ jobs:
         ("numpy\n", "numpy==1.17", []),
     ],
 )
+@pytest.mark.slow
 def test_a_version_that_ci_tries_narrows_no_range(decided, declared, found, lost):
     files = {"requirements.txt": declared, ".github/workflows/ci.yml": WORKFLOW, "tool.py": "import numpy\n"}
     choice = decided(files).requirements["numpy"]
     assert choice.value == found and [one.why for one in choice.lost] == lost
 
 
+@pytest.mark.slow
 def test_a_version_that_ci_tries_narrows_not_even_a_readme(decided):
     files = {"README.md": "It needs NumPy 1.20+.\n", ".github/workflows/ci.yml": WORKFLOW, "tool.py": "import numpy\n"}
     choice = decided(files).requirements["numpy"]

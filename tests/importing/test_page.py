@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import date
 
+import pytest
+
 from reprokit.importing.decision import Choice, Decision, PythonBase, Question, Versions
 from reprokit.importing.model import Origin
 from reprokit.importing.page import page
@@ -18,6 +20,7 @@ FOUND = ImportedRecipe(
 )
 
 
+@pytest.mark.slow
 def test_it_names_what_was_found_changed_and_what_still_fails():
     curl = failure(CURL)
     rounds = [

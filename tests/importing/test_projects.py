@@ -32,6 +32,7 @@ def test_an_extension_beside_the_project_is_asked_about_and_its_module_is_not(de
     ]
 
 
+@pytest.mark.slow
 def test_cuda_code_that_nothing_compiles_is_a_question(decided):
     files = {"train.py": "import torch\n", "ops/k.cu": "", "tests/t.cu": "", "third_party/x/y.cu": ""}
     [question] = decided(files).questions

@@ -17,6 +17,7 @@ TABLE = "[tool.pytest.ini_options]\n"
         ("pyproject.toml", f"{TABLE}addopts = ['--cov', '-n2']\nrequired_plugins = 'pytest-mpi>=0.2'\n"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 def test_plugins_that_settings_need_are_installed_beside_tests(decided, path, text):
     found = decided({"setup.py": SETUP, path: text, "test_a.py": "def test(): pass\n"})
     plugins = {name: str(choice.origins[0]) for name, choice in found.requirements.items() if "-" in name}
@@ -28,6 +29,7 @@ def test_plugins_that_settings_need_are_installed_beside_tests(decided, path, te
     assert found.requirements["pytest-mpi"].value == "pytest-mpi>=0.2"
 
 
+@pytest.mark.slow
 def test_plugins_are_not_installed_without_tests(decided):
     assert "pytest-cov" not in decided({"setup.py": SETUP, "pytest.ini": "[pytest]\naddopts = --cov\n"}).requirements
 

@@ -37,6 +37,7 @@ dependencies = ["numpy"]
         ("torch==1!2.0\n", "debian:12 3.11"),
     ],
 )
+@pytest.mark.slow
 def test_the_python_has_wheels_of_exact_versions(decided, requires, base):
     """On a day on which debian:12 was stable."""
     found = decided({"requirements.txt": requires, "train.py": "import torch, numpy\n"}, "2024-03-01")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 SOURCE = """\
 /* a */
 #include <hdf5.h>
@@ -16,6 +18,7 @@ CYTHON = "cdef extern from *:\n  pass\ncdef extern from 'libxml/tree.h' nogil:\n
 FILES = {"a.c": SOURCE, "b.pxd": CYTHON, "include/own.h": "", "tests/c.c": "#include <png.h>\n"}
 
 
+@pytest.mark.slow
 def test_c_and_cython_sources_include_headers(stated):
     assert {(s.value, str(s.origin), s.scope) for s in stated(FILES) if s.subject == "library"} == {
         *{("hdf5.h", "a.c:2", "run"), ("mpi.h", "a.c:3", "run"), ("own.h", "a.c:4", "run")},

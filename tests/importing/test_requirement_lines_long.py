@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 
 def test_no_requirement_of_a_long_file_is_lost_unseen(stated):
     hashes = "".join(f" \\\n    --hash=sha256:{number:064x}" for number in range(30))

@@ -47,6 +47,7 @@ def test_the_address_of_a_clone_is_its_origin(repositories):
         assert FolderTree(repositories.root / "team/tool.git").address == read
 
 
+@pytest.mark.slow
 def test_names_that_are_not_utf_8_are_passed_over_and_the_rest_is_read(tmp_path: Path):
     for number in range(4):
         (tmp_path / os.fsdecode(b"caf\xe9%d.py" % number)).write_text("import numpy\n")

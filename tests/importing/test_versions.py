@@ -54,6 +54,7 @@ def index(upstream: Upstream, tmp_path: Path) -> Index:
     return Index(upstream, tmp_path / "wheels")
 
 
+@pytest.mark.slow
 def test_versions_are_those_of_the_day_and_of_lock_files(index: Index, resolved):
     for version, day in (("1.0", "2020-01-01"), ("1.1", "2021-05-31"), ("1.2", "2021-06-02")):
         index.wheel("plain", version, day, requires=("inner",))
@@ -85,6 +86,7 @@ def test_an_exact_version_without_a_wheel_becomes_the_nearest(index: Index, reso
     assert found.pins == {"compiled": "1.1"} and "compiled==1.0 has no wheel for Python 3.9" in found.questions[0].text
 
 
+@pytest.mark.slow
 def test_an_sdist_is_read_and_not_built(index: Index, resolved):
     index.wheel("user", "1.0", "2021-01-01", requires=("source==0.5",))
     index.wheel("inner", "1.0", "2021-01-01")
@@ -95,6 +97,7 @@ def test_an_sdist_is_read_and_not_built(index: Index, resolved):
     assert [(s.package, s.requires) for s in found.sdists] == [("source==0.5", ["inner>=0.1"])]
 
 
+@pytest.mark.slow
 def test_what_builds_an_sdist_is_resolved_with_it(index: Index, resolved):
     index.wheel("runner", "2.0", "2021-01-01")
     index.wheel("backend", "0.9", "2021-01-01")
@@ -117,6 +120,7 @@ def test_what_builds_an_sdist_is_resolved_with_it(index: Index, resolved):
         ("inner\n[:sys_platform ~= 'linux']\nattrs\n", ["inner", "attrs; sys_platform ~= 'linux'"]),
     ],
 )
+@pytest.mark.slow
 def test_markers_of_an_sdist_that_cannot_be_evaluated_end_nothing(index: Index, resolved, requires, needed):
     index.wheel("inner", "1.0", "2021-01-01")
     index.wheel("attrs", "1.0", "2021-01-01")
@@ -125,6 +129,7 @@ def test_markers_of_an_sdist_that_cannot_be_evaluated_end_nothing(index: Index, 
     assert found.requires == needed
 
 
+@pytest.mark.slow
 def test_a_setup_py_that_takes_too_long_is_not_read_to_its_end(index: Index, resolved):
     levels = "".join(f"a{n + 1} = [{', '.join([f'a{n}'] * 20)}]\n" for n in range(30))
     index.wheel("runner", "2.0", "2021-01-01")
@@ -134,6 +139,7 @@ def test_a_setup_py_that_takes_too_long_is_not_read_to_its_end(index: Index, res
     assert [s.package for s in found.sdists] == ["source==0.5"] and found.pins["runner"] == "2.0"
 
 
+@pytest.mark.slow
 def test_where_newer_wheels_do_not_fit_an_older_sdist_is_taken(index: Index, resolved):
     index.wheel("common", "1.0", "2021-01-01")
     index.wheel("common", "2.0", "2021-01-02")
@@ -144,6 +150,7 @@ def test_where_newer_wheels_do_not_fit_an_older_sdist_is_taken(index: Index, res
     assert found.pins["common"] == "1.0" and [s.package for s in found.sdists] == ["plots==2.3"]
 
 
+@pytest.mark.slow
 def test_the_newest_sdist_that_is_allowed_is_built_though_other_pythons_have_a_wheel(index: Index, resolved):
     index.wheel("user", "1.0", "2021-01-01", requires=("images<=7.2",))
     index.sdist("images", "3.0", "2016-01-01", "")
@@ -158,6 +165,7 @@ def test_the_newest_sdist_that_is_allowed_is_built_though_other_pythons_have_a_w
     assert [s.package for s in resolved(index, "user", "plots").sdists] == ["images==7.2"]
 
 
+@pytest.mark.slow
 def test_an_sdist_names_the_packages_of_what_its_build_looks_for(index: Index, resolved):
     index.wheel("user", "1.0", "2021-01-01", requires=("images",))
     index.sdist("images", "1.0", "2021-01-01", "", {"setup.py": "find('jpeglib.h', 'unknown.h')\n"})
@@ -165,6 +173,7 @@ def test_an_sdist_names_the_packages_of_what_its_build_looks_for(index: Index, r
     assert (choice.value, choice.why) == ("libjpeg-dev", "the sdist of images looks for jpeglib.h")
 
 
+@pytest.mark.slow
 def test_versions_that_contradict_each_other_lose_the_least_of_them(index: Index, resolved):
     index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
     index.wheel("b", "1.0", "2021-01-01")
@@ -179,6 +188,7 @@ def test_what_no_index_has_is_left_out_and_asked(index: Index, resolved):
     assert found.pins == {"plain": "1.0"} and "the index has no plian" in found.questions[0].text
 
 
+@pytest.mark.slow
 def test_what_only_an_optional_part_needs_changes_nothing_else(index: Index, resolved):
     index.wheel("common", "1.0", "2021-01-01")
     index.wheel("common", "2.0", "2021-02-01")
@@ -206,6 +216,7 @@ def test_of_two_distributions_of_a_module_the_one_that_is_there_stays(index: Ind
     assert "theano-pymc" in found.pins and "theano" not in found.pins and not found.questions
 
 
+@pytest.mark.slow
 def test_an_sdist_that_older_releases_would_need_is_not_taken(index: Index, resolved):
     """The error about a release names what others need too."""
     index.wheel("user", "2.0", "2021-01-01", requires=("new",))
@@ -215,6 +226,7 @@ def test_an_sdist_that_older_releases_would_need_is_not_taken(index: Index, reso
     assert [s.package for s in resolved(index, "user").sdists] == ["new==1.0"]
 
 
+@pytest.mark.slow
 def test_an_old_release_does_not_replace_one_that_needs_a_pure_sdist(index: Index, resolved):
     index.wheel("backend", "0.1", "2018-01-01")
     index.wheel("backend", "1.2", "2021-01-01", requires=("source>=0.2",))
@@ -240,6 +252,7 @@ def test_a_wheel_that_excludes_a_newer_python_is_not_taken(index: Index, resolve
     assert resolved(index, "backport").pins["backport"] == "0.6"
 
 
+@pytest.mark.slow
 def test_the_newest_release_of_the_day_is_built_if_it_is_only_an_sdist(index: Index, resolved):
     index.wheel("tool", "0.1", "2019-01-01")
     index.sdist("tool", "0.5", "2021-01-01", "")
@@ -250,6 +263,7 @@ def test_the_newest_release_of_the_day_is_built_if_it_is_only_an_sdist(index: In
     assert question.text == "tool 0.5 is built from an sdist, without its extras fast"
 
 
+@pytest.mark.slow
 def test_jax_follows_a_jaxlib_that_is_newer_than_it(index: Index, resolved):
     for version, day in (("0.4.13", "2021-05-01"), ("0.4.18", "2021-09-01")):
         index.wheel("jax", version, day)

@@ -61,6 +61,7 @@ def test_another_version_replaces_its_entry_and_its_pin(changes):
     assert changes("numpy==1.1") == [("replace", "wheels/0", "numpy==1.1"), ("replace", "pins/numpy", "1.1")]
 
 
+@pytest.mark.slow
 def test_of_a_project_that_is_younger_than_the_day_the_first_release_is_taken(changes):
     assert changes("young") == [("add", "wheels/-", "young==1.0")]
 
@@ -76,5 +77,6 @@ def test_others_follow_where_they_must(changes):
     assert found == [("replace", "wheels/0", "needy==1.1"), ("replace", "wheels/1", "inner==1.1")]
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_or_does_not_exist_is_said(changes):
     assert isinstance(changes("numpy>=2"), str) and isinstance(changes("missing"), str)

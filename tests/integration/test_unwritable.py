@@ -72,6 +72,7 @@ def test_a_function_blames_the_disk_and_leaves_what_was_there(where: Path, reaso
     ],
     ids=["config", "new", "solve"],
 )
+@pytest.mark.slow
 def test_a_verb_blames_the_disk_and_leaves_no_part(where: Path, reason: str, words: tuple[str, ...], hint: str):
     before = files(where)
     done = run_verb(*words, env={"REPROKIT_CONFIG": str(where / "config.yaml")})

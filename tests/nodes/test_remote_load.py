@@ -54,6 +54,7 @@ class Node:
 
 
 @pytest.mark.parametrize("form", [Form.ZSTD, Form.BLOBS])
+@pytest.mark.slow
 def test_500_layers_are_loaded_and_their_script_is_a_short_argument(tmp_path, form):
     node = Node(tmp_path, 20)
     script, stdin = load_script(str(node.folder), node.images, node.blobs, form)

@@ -43,6 +43,7 @@ def texts(figure) -> list[str]:
 
 
 @pytest.mark.usefixtures("drawing")
+@pytest.mark.slow
 def test_titles_say_what_was_found():
     finding, what, about = texts(plots.speedup(cells(2.0), 1, "EPYC"))
     assert finding == "Faster in every case of batch 1: 2x to 2x, 2x in the median"

@@ -122,6 +122,7 @@ for turn in range(40):
 """
 
 
+@pytest.mark.slow
 def test_two_processes_lose_nothing_also_while_old_records_are_removed(record, tmp_path):
     append(tmp_path, "seed.jsonl", [record()])
     command = [sys.executable, "-c", WRITER, str(tmp_path)]

@@ -9,6 +9,8 @@ from reprokit.results.history_plot import draw_history
 from reprokit.results.likeness import groups
 from reprokit.results.plots import plots
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("matplotlib", reason="pip install reprokit[results]")
 
 

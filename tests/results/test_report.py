@@ -77,6 +77,7 @@ def test_the_machine_is_that_of_the_latest_record():
     assert dict(part.machines[0][1])["in doubt"] == "new"
 
 
+@pytest.mark.slow
 def test_the_commands_repeat_each_row():
     given = {"threads": 4, "scale": 1e-07, "text": "a b"}
     records = [

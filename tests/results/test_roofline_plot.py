@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from reprokit.results.roofline import RooflinePoint
 from reprokit.results.roofline_plot import Roof, draw_roofline
+
+pytestmark = pytest.mark.slow
 
 
 def test_roofs_and_points_are_drawn_and_names_cannot_mark_up(tmp_path):

@@ -191,6 +191,7 @@ def test_an_index_lists_no_file_of_this_machine(server, store, tmp_path):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433"])
+@pytest.mark.slow
 def test_a_source_on_loopback_is_not_asked_by_git(store, monkeypatch, host):
     for name in PROXIES:
         monkeypatch.delenv(name, raising=False)

@@ -55,6 +55,7 @@ def links_of(folder) -> dict[str, str]:
     ],
     ids=["one link", "a chain of links"],
 )
+@pytest.mark.slow
 def test_links_that_take_many_steps_are_excluded(tmp_path, monkeypatch, links):
     path = workspace(made(), [(entry(name, LINK, to), b"") for name, to in links.items()]).write(tmp_path / "x.rkit")
     said = unpack(path, monkeypatch, tmp_path)

@@ -98,6 +98,7 @@ def test_every_bit_is_hashed(tmp_path: Path):
         checked([path], stack, lambda path: nullcontext(lambda done, total: None))
 
 
+@pytest.mark.slow
 def test_names_of_other_recipes_and_blocks_are_only_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A stranger plants no recipe of another name, and no block for other recipes."""
     made = recipes(
@@ -123,6 +124,7 @@ def test_a_planted_link_is_not_followed(tmp_path: Path):
     assert not list(outside.iterdir())
 
 
+@pytest.mark.slow
 def test_an_own_block_of_a_bundle_is_as_confined_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     made = recipes(
         text(patches=(), blocks=("git", "mark")),

@@ -34,6 +34,7 @@ def test_a_module_of_ours_imports_nothing_of_the_current_folder(checkout: Path):
     assert (checkout.parent / "mark").exists()
 
 
+@pytest.mark.slow
 def test_sweeps_and_searches_start_it_so(checkout: Path, monkeypatch: pytest.MonkeyPatch):
     begin = own_module("reprokit")
     assert bench_command(JOB, "/records")[: len(begin)] == begin

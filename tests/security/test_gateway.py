@@ -96,6 +96,7 @@ def test_as_many_authenticated_connections_as_the_helper_carries(gateway: Gatewa
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET http://example.org/ HTTP/1.1\r\nA: "])
+@pytest.mark.slow
 def test_a_connection_has_little_time_until_it_is_authenticated(
     gateway: Gateway, connections, monkeypatch, sent: bytes
 ):

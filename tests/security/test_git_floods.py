@@ -35,6 +35,7 @@ def test_what_git_prints_is_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert git("--version").startswith("git version")
 
 
+@pytest.mark.slow
 def test_submodules_without_an_end(repositories, store):
     def listed(count: int) -> str:
         return "".join(f'[submodule "m{n}"]\npath = m{n}\nurl = https://example.org/m{n}\n' for n in range(count))
@@ -79,6 +80,7 @@ def posted(repositories, store: Store) -> Iterator[Posted]:
 
 
 @pytest.mark.parametrize("size", [b"+%x", b"0x%x", b"0_%x", b" %x", b"%09x", b"%x" + b" " * 80])
+@pytest.mark.slow
 def test_sizes_of_chunks_are_hexadecimal_digits(posted: Posted, size: bytes):
     assert b"PACK" not in posted(lambda want: [size % len(want) + b"\r\n", want, b"\r\n0\r\n\r\n"])
 

@@ -50,6 +50,7 @@ def test_places_are_distinct_and_none_is_inside_another(store):
     assert {folder.parent.parent for folder in folders} == {store.root / "repositories"}
 
 
+@pytest.mark.slow
 def test_what_an_earlier_layout_left_is_fetched_again_and_freed(store, repositories):
     """An earlier store may be poisoned already."""
     good = repositories.make("team/tool", {"a": "good"})

@@ -60,6 +60,7 @@ def test_a_label_may_have_any_character():
     ],
     ids=["layers", "values", "overflow", "digits", "float"],
 )
+@pytest.mark.slow
 def test_an_impossible_engine_is_one_line_of_the_survey(answer: Callable[[], str]):
     found = survey.ask(AnsweringNode(FACTS + answer()), 1)
     assert found.seen and found.inventory is None and found.error

@@ -38,6 +38,7 @@ def upstream() -> Iterator[Upstream]:
     ],
     ids=["nonsense", "line", "headers", "redirect", "404", "closed"],
 )
+@pytest.mark.slow
 def test_a_server_is_asked_again_until_it_answers_itself(upstream: Upstream, first: bytes):
     upstream.answers["/metadata"] = (200, {}, b"secret")
     answers = [first % upstream.port if b"%d" in first else first, ANSWER]

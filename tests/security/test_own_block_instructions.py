@@ -54,6 +54,7 @@ PIECES = [
 
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@pytest.mark.slow
 def test_another_parser_reads_what_was_checked(text):
     try:
         accepted = checked(text, "own.j2", ["git"])

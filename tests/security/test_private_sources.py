@@ -36,6 +36,7 @@ def mirrors(store: Store, *hosts: str) -> Mirrors:
     return Mirrors(store, Configuration(hosts=hosts), (), PipSettings(), AptSettings())
 
 
+@pytest.mark.slow
 def test_a_key_of_the_agent_opens_repositories_of_the_users_own_hosts_only(server: SshServer, store: Store):
     forge = Forge(server.root / "forge")
     forge.commit("team/part", "part.txt")

@@ -90,6 +90,7 @@ def test_an_address_in_a_recipe(url: str) -> None:
 
 
 @pytest.mark.parametrize("size", ["999999999999GiB", "9" * 5000, "-1GiB", "1e9GiB"])
+@pytest.mark.slow
 def test_a_size_that_no_machine_has(tmp_path: Path, size: str) -> None:
     (tmp_path / "recipes").mkdir()
     recipe = tmp_path / "recipes" / "x.yaml"
@@ -128,6 +129,7 @@ def test_a_platform_that_a_lock_invents(python: str, glibc: str) -> None:
     assert Platform("3.11", "2.36").tags()
 
 
+@pytest.mark.slow
 def test_a_cuda_pin_that_conda_cannot_read(tmp_path: Path) -> None:
     def requiring(cuda: str) -> Variant:
         return Variant(base="debian:12", conda=["a==1"], conda_channels=["c"], pins={"cuda": cuda})

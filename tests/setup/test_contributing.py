@@ -39,6 +39,7 @@ def test_the_rule_is_one_of_the_rules() -> None:
     assert example("Add a compat rule", "python") in rules
 
 
+@pytest.mark.slow
 def test_the_block_renders(tmp_path: Path) -> None:
     """As a block of the user's own: reprokit's own blocks have the same form."""
     (tmp_path / "blocks").mkdir()

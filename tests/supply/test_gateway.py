@@ -240,6 +240,7 @@ def test_git_requests_may_be_compressed(repositories: Repositories, store: Store
         assert answer.status == 200 and b"PACK" in body
 
 
+@pytest.mark.slow
 def test_a_compressed_git_request_is_not_unpacked_in_memory(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
     zeros = gzip.compress(bytes(100 << 20), 9)

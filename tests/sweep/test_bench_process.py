@@ -92,6 +92,7 @@ def test_stop_interrupts_what_runs_and_starts_nothing_more(tmp_path):
     assert processes.run_command(["true"]).error == "cancelled"
 
 
+@pytest.mark.slow
 def test_few_processes_run_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr("reprokit.sweep.bench_process.AT_ONCE", 1)
     processes, alone = BenchProcesses(), f"mkdir {tmp_path}/on && sleep 0.2 && rmdir {tmp_path}/on"

@@ -42,6 +42,7 @@ def measured(recipes):
     return measure
 
 
+@pytest.mark.slow
 def test_a_job_is_measured_with_its_parameters_in_the_work_folder(measured):
     job, found = measured('echo "took $N.5 ms in $PWD $INSIDE"; [ "$PWD $INSIDE" = "/tmp yes" ]', image="sha256:00")
     (record,) = records_of(answer(job, found.output))
@@ -49,6 +50,7 @@ def test_a_job_is_measured_with_its_parameters_in_the_work_folder(measured):
     assert record.image_state == "unverified" and record.cpu and record.seconds is not None and record.job == job.id
 
 
+@pytest.mark.slow
 def test_no_lock_is_stamped_on_an_image_that_states_none(measured, recipes):
     locked = VariantLock(
         reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64",
@@ -60,17 +62,20 @@ def test_no_lock_is_stamped_on_an_image_that_states_none(measured, recipes):
     assert (record.lock_hash, record.image_digest) == ("", "sha256:00")
 
 
+@pytest.mark.slow
 def test_a_failure_has_its_reason(measured):
     assert measured("exit 3")[1] == ProcessResult("", "the benchmark failed with exit code 3", False)
     data = "{path: no/such, data: g}"
     assert measured("echo took 1 ms", data)[1] == ProcessResult("", "the data g is not in the workspace", False)
 
 
+@pytest.mark.slow
 def test_a_job_of_an_unknown_recipe_is_named(measured):
     job, _ = measured("true")
     assert "unknown recipe 'y'" in inside.in_image(replace(job, recipe="y", path="/none.yaml")).error
 
 
+@pytest.mark.slow
 def test_a_command_that_takes_too_long_ends_with_its_children():
     done = inside.execute([], ["sh", "-c", "sleep 9000 | sleep 9000"], timeout=0.5)  # waits for the pipe's end
     assert done.timed_out and done.exit_code == 124

@@ -111,6 +111,7 @@ def test_jobs_are_lost_in_a_row_only_without_one_that_runs_between():
     assert errors == ["lost", "lost", "", *["lost"] * 3, *["no machine is left for x:cpu"] * 2]
 
 
+@pytest.mark.slow
 def test_jobs_wait_for_a_place_that_comes_back():
     found = Machines()
     found.runner = PlaceRunner(lambda: found.places, found.measure, lambda: None, print, patience_s=60)

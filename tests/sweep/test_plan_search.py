@@ -83,12 +83,14 @@ def test_all_searches_end_with_each_measurement_made_once(journal, monkeypatch):
         assert {f"confirmed {plan.as_run().value}" for plan in result.chosen if plan} <= made
 
 
+@pytest.mark.slow
 def test_seeds_of_strategies_that_go_step_by_step_are_measured_side_by_side(journal):
     found = journal("anneal", budget=4, seeds=3)
     Cluster().search(found)
     assert len(set(found.asked[:3])) == 3
 
 
+@pytest.mark.slow
 def test_a_search_that_was_stopped_goes_on(journal):
     first, second = journal("random"), journal("random")
     keep, kept = first.keep, []
@@ -121,6 +123,7 @@ def test_machines_unlike_most_others_are_left_out_by_name(journal):
     assert {json.loads(line)["params"]["processor"] for line in found.file.open()} == {MACHINE["processor"]}
 
 
+@pytest.mark.slow
 def test_a_machine_that_turns_out_to_be_unlike_later_is_refused(journal):
     def answer(job, place):
         return ProcessResult(answer_to(job, OTHER)) if place.name == "ray-1" and job.measurements != PROBE else None
@@ -132,6 +135,7 @@ def test_a_machine_that_turns_out_to_be_unlike_later_is_refused(journal):
     assert sorted(found.names) == sorted(found.asked)
 
 
+@pytest.mark.slow
 def test_other_machines_share_no_measurement(journal):
     first, second = journal("random"), journal("random")
     Cluster().search(first)
@@ -160,6 +164,7 @@ def test_no_machine_that_measures_is_an_error(journal):
         Cluster().search(journal("random"), gpu="required")
 
 
+@pytest.mark.slow
 def test_each_gpu_gets_a_measurement_of_its_own(journal):
     found, cluster = journal("random"), Cluster(2, gpus=("0", "1"))
     cluster.search(found, gpu="required")

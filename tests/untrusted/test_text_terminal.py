@@ -16,6 +16,7 @@ def pager(tmp_path):
     return f"sed 's/^/paged: /;w {tmp_path}/seen'"
 
 
+@pytest.mark.slow
 def test_an_error_has_colours_at_a_terminal_only():
     assert "\x1b[1;31merror:\x1b[0m unknown verb" in coloured("biuld")
     assert "\x1b[36mhint:\x1b[0m see" in coloured("biuld")
@@ -25,11 +26,13 @@ def test_an_error_has_colours_at_a_terminal_only():
     assert piped.stderr.startswith("error: unknown verb")
 
 
+@pytest.mark.slow
 def test_only_the_first_word_of_a_message_has_a_colour():
     text = coloured("show", "\x1b[31mno error")
     assert text.count("\x1b[1;31m") == 1 and "\\x1b[31mno error" in text
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_goes_to_the_pager_with_its_colours(pager, tmp_path):
     text = coloured("list", rows=10, PAGER=pager)
     lines = text.splitlines()
@@ -42,5 +45,6 @@ def test_what_fits_does_not(pager):
 
 
 @pytest.mark.parametrize("setting", [{"PAGER": ""}, {"PAGER": "no-such-pager"}, {"TERM": "dumb"}])
+@pytest.mark.slow
 def test_without_a_pager_all_is_printed(setting):
     assert "turbotransformers" in shown("list", rows=10, **{"PAGER": "sed d", **setting})

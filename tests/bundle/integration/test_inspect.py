@@ -40,6 +40,7 @@ def new(tmp_path):
     return made.write(tmp_path / "new.rkit")
 
 
+@pytest.mark.slow
 def test_inspect_shows_a_bundle(reprokit, new, old):
     shown = reprokit("inspect", new)
     assert "reprokit/x:1" in shown and "cuda=12.1" in shown and "excluded" in shown and "not signed" in shown
@@ -49,6 +50,7 @@ def test_inspect_shows_a_bundle(reprokit, new, old):
     assert told["absent"] == [told["images"][0]["layers"][0]["diff_id"]]
 
 
+@pytest.mark.slow
 def test_diff_names_layers_pins_packages_and_settings(reprokit, old, new):
     told = json.loads(reprokit("diff", old, new, "--json", code=1))[0]
     assert told["packages"] == [

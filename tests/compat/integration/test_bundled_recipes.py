@@ -35,6 +35,7 @@ def test_what_was_published_clashes(target: Target) -> None:
 
 
 @pytest.mark.parametrize("target", HISTORIC, ids=lambda t: t.label)
+@pytest.mark.slow
 def test_what_was_published_can_be_solved(target: Target) -> None:
     stack = stack_of(target.variant)
     solution = solve(bundled(), stack)

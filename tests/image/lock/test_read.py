@@ -91,6 +91,7 @@ def test_a_recipe_that_cannot_be_built_has_no_fresh_image(tmp_path, broken):
         ("blocks/own.j2", "{#\ndoes: x\n#}\n{% block final %}\nRUN true\n{% endblock %}", {"blocks": ["own"]}),
     ],
 )
+@pytest.mark.slow
 def test_a_file_that_is_missing_makes_it_unknown(tmp_path, file, content, fields, with_lock):
     (tmp_path / file).parent.mkdir(exist_ok=True)
     (tmp_path / file).write_text(content)

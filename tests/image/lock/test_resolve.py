@@ -21,6 +21,8 @@ from tests.support.rendering import target as target_of
 from tests.support.repositories import Repositories
 from tests.support.wheels import make_wheel
 
+pytestmark = pytest.mark.slow
+
 PROJECT = '[build-system]\nrequires = ["one"]\n[project]\nname = "tool"\nversion = "1"\ndependencies = {}\n'
 
 

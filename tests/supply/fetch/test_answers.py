@@ -65,6 +65,7 @@ headers = st.fixed_dictionaries(
 
 
 @given(st.integers(200, 599), headers, st.integers(0, 99))
+@pytest.mark.slow
 def test_only_a_206_at_this_place_of_this_file_is_appended(code: int, given_headers: dict[str, str], offset: int):
     try:
         body = judge(code, given_headers, offset, 100, NOW)

@@ -35,6 +35,7 @@ def small(server: Server, count: int) -> tuple[list[LockedInput], list[bytes]]:
     return [want(data, server.url(f"/{n}", whole(data)), name=f"{n}") for n, data in enumerate(files)], files
 
 
+@pytest.mark.slow
 def test_many_small_files_share_a_few_connections(fetch: Fetch, server: Server):
     wants, files = small(server, 300)
     done = fetch(*wants)
@@ -128,6 +129,7 @@ def test_what_has_come_already_needs_no_room(fetch: Fetch, monkeypatch: pytest.M
     check_space([big], fetch.store)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_keeps_what_came(fetch: Fetch, server: Server, tmp_path: Path):
     """A small disk that fills up after the check for space."""
     code = f"""
@@ -168,6 +170,7 @@ assert fetch.has(data)
     assert done.stdout == "the disk is full\n" and server.requests["/f"][1].start
 
 
+@pytest.mark.slow
 def test_two_processes_share_a_download(fetch: Fetch, server: Server):
     begun, go_on = threading.Event(), threading.Event()
 
@@ -216,6 +219,7 @@ def test_a_cut_sidecar_is_no_obstacle(fetch: Fetch, server: Server):
 
 
 @pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_an_interrupted_fetch_ends_at_once_and_is_gone_on_with(fetch: Fetch, server: Server, sent: signal.Signals):
     """The server is silent and the time limit long, so only the signal can end the download."""
     half, seen = DATA[: len(DATA) // 2], threading.Event()

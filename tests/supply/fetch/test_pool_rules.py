@@ -217,6 +217,7 @@ def test_a_server_that_stays_busy_is_given_up(fetch: Fetch, server: Server):
     assert len(server.requests["/f"]) == QUICK.attempts
 
 
+@pytest.mark.slow
 def test_an_endless_drip_is_left(fetch: Fetch, server: Server):
     def drip(request: Request) -> Reply:
         return Reply(200, {"Content-Length": str(len(DATA))}, DATA, piece=1, pause=lambda: time.sleep(0.02))

@@ -171,6 +171,7 @@ def test_links_of_the_answer_are_not_followed(api: Upstream, mirrors: Mirrors):
         answer(checksum=None),
     ],
 )
+@pytest.mark.slow
 def test_what_makes_no_sense_is_refused(api: Upstream, mirrors: Mirrors, document: Any):
     serve(api, document)
     with pytest.raises(SourceError) as error:

@@ -34,6 +34,7 @@ def test_what_is_asked_for(kind: str, value: str, archive: str, asked: str):
     assert address_of(Line(kind, value, "test", archive)) == asked
 
 
+@pytest.mark.slow
 def test_check_asks_each_once_and_fails_where_a_kind_is_silent(
     upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

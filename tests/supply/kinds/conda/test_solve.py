@@ -12,6 +12,8 @@ from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import CondaPackage
 from tests.support.conda_channel import index_channel, make_package
 
+pytestmark = pytest.mark.slow
+
 PLATFORM = Platform("3.11", glibc="2.31")
 
 

@@ -54,6 +54,7 @@ def test_a_server_that_gives_no_single_commits(
     assert show(old, "a", store) == "1"
 
 
+@pytest.mark.slow
 def test_several_commits_of_one_repository(repositories: Repositories, store: Store, places: Mirrors):
     commits = [Commit(TOOL, repositories.make("team/tool", {"a": "0"}))]
     commits += [Commit(TOOL, repositories.commit("team/tool", {"a": str(n)})) for n in range(1, 8)]
@@ -104,6 +105,7 @@ def test_one_failure_ends_the_others(repositories: Repositories, store: Store, p
         ensure([top, other], places)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_no_failure_of_the_server(repositories: Repositories, disk: Disk):
     top = Commit(TOOL, repositories.make("team/tool", big_files(100)))
     store = Store(disk.folder / "store")

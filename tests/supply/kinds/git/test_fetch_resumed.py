@@ -22,6 +22,8 @@ from tests.support.processes import naming
 from tests.support.repositories import TOOL, Repositories, allow_filters, big_files, mirror, show
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.usefixtures("no_waiting")
 @pytest.mark.slow

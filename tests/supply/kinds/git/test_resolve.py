@@ -28,6 +28,7 @@ def lock(wanted: Source, store: Store) -> tuple[GitCommit, ...]:
     return lock_git(wanted, places(store), lambda line: None)
 
 
+@pytest.mark.slow
 def test_submodules_at_all_depths_with_their_trees(repositories: Repositories, store: Store):
     leaf = repositories.make("lib/leaf", {"l": "1"})
     middle = repositories.make("lib/middle", {"m": "1"}, {"deep/leaf": ("lib/leaf", "../leaf.git")})

@@ -39,6 +39,7 @@ def configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_files_and_variables_in_pips_order(configured: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PIP_FIND_LINKS", "wheels ~/more")
     monkeypatch.setenv("PIP_PROXY", "http://me:secret@proxy.test:3128")
@@ -63,6 +64,7 @@ def test_pips_own_index_is_asked_of_pip(configured: Path):
     assert found.indexes == (found.index,)
 
 
+@pytest.mark.slow
 def test_no_index_leaves_the_folders(configured: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PIP_NO_INDEX", "on")
     found = read_settings()
@@ -73,6 +75,7 @@ def test_an_empty_setting_is_none():
     assert settings_of(":env:.index-url=''\n:env:.proxy=' '") == PipSettings(own_index=True)
 
 
+@pytest.mark.slow
 def test_a_configuration_that_pip_cannot_read(configured: Path):
     configured.write_text("no section\n")
     with pytest.raises(SourceError, match="pip cannot read its configuration") as error:

@@ -40,6 +40,7 @@ def mirrors(store: Store, upstream: Upstream) -> Mirrors:
     return Mirrors(store, Configuration(hosts=HOSTS), pip=settings)
 
 
+@pytest.mark.slow
 def test_an_sdist_brings_what_its_build_requires(json_index: Index, mirrors: Mirrors, store: Store):
     json_index.sdist("old", "1.4", DAY, "low>=1\n", BUILT_WITH_OLD)
     request = WheelRequest(["old>=1", "setuptools"], PYTHON_311)
@@ -67,6 +68,7 @@ def test_an_sdist_brings_what_its_build_requires(json_index: Index, mirrors: Mir
         ("low\n", "setuptools\\n-r /etc/passwd"),
     ],
 )
+@pytest.mark.slow
 def test_metadata_of_an_sdist_reaches_no_file_of_the_host(json_index: Index, mirrors: Mirrors, requires, build):
     json_index.sdist("old", "1.4", DAY, requires, {"pyproject.toml": f'[build-system]\nrequires = ["{build}"]\n'})
     try:
@@ -77,6 +79,7 @@ def test_metadata_of_an_sdist_reaches_no_file_of_the_host(json_index: Index, mir
         assert "low" not in [wheel.name for wheel in found]
 
 
+@pytest.mark.slow
 def test_only_a_file_with_an_allowed_checksum_is_locked(json_index: Index, mirrors: Mirrors):
     json_index.wheel("six", "1.0", DAY)
     good = lock_wheels(WheelRequest(["six"], PYTHON_311), mirrors)
@@ -86,6 +89,7 @@ def test_only_a_file_with_an_allowed_checksum_is_locked(json_index: Index, mirro
         lock_wheels(WheelRequest(["six"], PYTHON_311, checksums={"six": ["0" * 64]}), mirrors)
 
 
+@pytest.mark.slow
 def test_a_project_of_git_is_read_at_its_commit_and_never_run(
     json_index: Index, mirrors: Mirrors, repositories: Repositories, store: Store
 ):

@@ -15,6 +15,8 @@ from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def page(tmp_path: Path):

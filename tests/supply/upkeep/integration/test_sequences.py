@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -19,6 +20,8 @@ from reprokit.supply.upkeep import collect
 from reprokit.supply.upkeep.collect import YOUNG_S
 from reprokit.supply.upkeep.verify import repair, verify
 from tests.support.stores import a_lock, overwrite, plain, put
+
+pytestmark = pytest.mark.slow
 
 CONTENT = st.sampled_from([b"a", b"bb", b"ccc", b"dddd", b"eeeee"])
 
