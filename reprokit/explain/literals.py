@@ -46,7 +46,7 @@ def literals(pattern: str) -> list[FixedText]:
 
 
 def _texts(alternative: str) -> list[str]:
-    """The longest texts of which every match contains one. Empty where one of them would be too short."""
+    """Fixed texts, as long as possible: every match contains one of them. Empty if one would be too short."""
     groups = [[_longest(branch) for branch in _alternatives(group)] for group in _groups(alternative)]
     texts = max([[_longest(alternative)], *groups], key=lambda texts: min(map(len, texts)))
     return texts if min(map(len, texts)) >= SHORTEST else []

@@ -1,6 +1,6 @@
-"""How long `reprokit new --from` takes on 2000 Python files, beside Python's own parser: `make bench`.
+"""`reprokit new --from` on a folder of 2000 Python files, beside Python's own parser: `make bench`.
 
-It uses no network. As in `measure.py`, the two take turns, and each pair begins with the other one.
+Both are started in pairs, in alternating order, as in `measure.py`. Neither uses a network.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ def test_what_is_too_large_or_too_deep_is_named_and_costs_no_time(tmp_path: Path
 
 
 def test_damaged_code_costs_linear_time(tmp_path: Path):
-    """A query of tree-sitter would take quadratic time, here more than the test's limit."""
+    """tree-sitter's own queries would take quadratic time, here longer than a test may."""
     (tmp_path / "deep.py").write_text("x = " + "(" * 1_000_000 + "\nimport numpy\n")
     assert collect(FolderTree(tmp_path)) == []
 

@@ -1,4 +1,4 @@
-"""Generated modules compute the same numbers as torch's layer, for every segment."""
+"""For every segment, the generated module computes the same numbers as torch's layer."""
 
 from __future__ import annotations
 
