@@ -1,4 +1,4 @@
-"""Where tests are: beside the module that they test, with shared code in tests.support alone. No long files."""
+"""Where tests are: beside the module that they test, with shared code in tests.support alone."""
 
 from __future__ import annotations
 
@@ -60,21 +60,3 @@ def test_a_private_name_would_be_found(tmp_path: Path):
         file.write_text((tmp_path / "test_x.py").read_text().splitlines()[line])
         with pytest.raises(AssertionError, match=r"not in tests.support|is private"):
             test_no_file_imports_a_test_or_a_private_name(file)
-
-
-# Runs before anything is installed, so it is one file.
-LONG = {".ci/setup.sh"}
-CODE = {".py", ".sh", ".j2", ".c", ".cpp", ".h", ".cu", ".cuh"}
-MOST_LINES = 300
-
-
-def code() -> Iterator[Path]:
-    """The code of the checkout, without what is built or downloaded beside it."""
-    for name in (".ci", "images", "reprokit", "tests", *MIRRORED.values(), "workspaces/taco"):
-        yield from (path for path in sorted((ROOT / name).rglob("*")) if path.suffix in CODE)
-
-
-def test_no_file_of_code_is_long() -> None:
-    """Data, pages and golden Dockerfiles may be longer."""
-    long = {str(path.relative_to(ROOT)) for path in code() if len(path.read_bytes().splitlines()) > MOST_LINES}
-    assert long == LONG
