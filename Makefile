@@ -1,6 +1,6 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-long test-fast fuzz proof lint bench attention clean
+.PHONY: help demo test test-cost test-long test-fast fuzz proof lint bench attention clean
 
 # Set, it has each process of the tests compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -21,6 +21,9 @@ demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside
 test: ## Run the tests, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not long" $(PYTEST_ARGS)
+
+test-cost: ## Run the tests and report what they cost by folder, file and test, beside the report before
+	@$(MAKE) test PYTEST_ARGS="--cost $(PYTEST_ARGS)"
 
 test-long: ## Run the tests that take minutes: whole environments, the whole extension, attacks on memory and time
 	@$(SETUP) test

@@ -6,7 +6,7 @@ import pytest
 
 from reprokit.explain.judge import explain
 from reprokit.explain.load import bundled
-from reprokit.explain.model import Explanation, LogRule
+from reprokit.explain.model import Explanation
 from tests.support import logs
 
 
@@ -14,10 +14,14 @@ def explained(text: str, failed: bool | None = None) -> Explanation:
     return explain(logs.stream(text), failed)
 
 
-@pytest.mark.parametrize("rule", bundled()[0], ids=lambda rule: rule.id)
-def test_every_rule_explains_its_example_first(rule: LogRule):
+def test_every_rule_explains_its_example_first():
     """So that no other rule stands above it there."""
-    assert [cause.rule for cause in explained(rule.example).causes][:1] == [rule.id]
+    others = {}
+    for rule in bundled()[0]:
+        first = [cause.rule for cause in explained(rule.example).causes][:1]
+        if first != [rule.id]:
+            others[rule.id] = first
+    assert others == {}
 
 
 @pytest.mark.parametrize("form", sorted(logs.FORMS))
