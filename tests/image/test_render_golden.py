@@ -1,4 +1,4 @@
-"""What every block and every shipped recipe renders to. `pytest --update-golden` writes tests/golden anew."""
+"""What every block renders to. `pytest --update-golden` writes tests/golden anew."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 
 from reprokit.image.render import render
 from reprokit.recipe.blocks import block_names
-from reprokit.recipe.find import recipe_names, targets
 from tests.support.rendering import source, target
 
 TVM = source("tvm", "/opt/tvm", submodules=True, keep=False)
@@ -245,8 +244,3 @@ def test_blocks(golden, tmp_path, name):
     block = next(b for b in block_names() if name == b or name.startswith(b + "-"))
     text = "".join("".join(lines[first - 1 : last]) for first, last, owner in rendered.spans if owner == block)
     golden(f"blocks/{name}.Dockerfile", text.strip("\n") + "\n")
-
-
-@pytest.mark.parametrize("label", [t.label for name in recipe_names() for t in targets(name)])
-def test_recipes(golden, label):
-    golden(f"recipes/{label.replace(':', '-')}.Dockerfile", render(targets(label)[0]).dockerfile)

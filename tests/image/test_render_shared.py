@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
-import pytest
-
-from reprokit.image.blocks import uses
 from reprokit.image.render import Rendered, render
 from reprokit.recipe import find
 from tests.support.rendering import source, target
-
-# The most shared first.
-ORDER = ["base", "python", "cuda", "cudnn", "torch"]
-LABELS = [t.label for name in find.recipe_names() for t in find.targets(name)]
 
 
 def until(rendered: Rendered, block: str) -> str:
@@ -21,14 +12,6 @@ def until(rendered: Rendered, block: str) -> str:
     last = max(last for _, last, name in rendered.spans if name == block)
     text = "\n".join(rendered.dockerfile.splitlines()[:last])
     return text[text.index("FROM ") :].rstrip()
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_recipes_write_shared_blocks_first(label):
-    used = uses(find.target(label))
-    shared = [use.spec.name for use in used if use.spec.name in ORDER and use.options.get("from") != "wheel"]
-    assert shared == sorted(shared, key=ORDER.index)
-    assert [use.spec.name for use in used][: len(shared)] == shared
 
 
 def test_the_recipes_on_one_cuda_and_torch_are_the_same_bytes_up_to_torch():
@@ -58,15 +41,3 @@ def test_what_is_the_papers_own_changes_nothing_before_it(tmp_path):
     assert two.sets["apt"] == ("base", "python", "apt", "git")
     assert two.sets["wheels"] == ("torch", "wheels")
     assert (two.sets["git"], two.sets["files"]) == (("git",), ())
-
-
-@pytest.mark.parametrize("label", LABELS)
-def test_an_address_is_declared_by_the_block_that_uses_it_and_by_no_other(label):
-    rendered = render(find.target(label))
-    for number, line in enumerate(rendered.dockerfile.splitlines(), 1):
-        if match := re.match(r"ARG (REPROKIT_(APT|WHEELS)\w*)=$", line):
-            block = rendered.block_at(number)
-            kind = match[2].lower()
-            assert block in rendered.sets[kind]
-            assert match[1] in (f"REPROKIT_{match[2]}", f"REPROKIT_{match[2]}_{block.upper()}")
-    assert set(rendered.sets["apt"]) == {install.block for install in rendered.installs}
