@@ -33,7 +33,7 @@ from tests.support.shared import shared
 from tests.support.stores import fetch
 from tests.support.upstream import Upstream
 
-pytest_plugins = ["tests.support.cost", "tests.support.home", "tests.support.suite"]
+pytest_plugins = ["tests.support.cost", "tests.support.home", "tests.support.since", "tests.support.suite"]
 
 GOLDEN = Path(__file__).parent / "golden"
 
