@@ -1,12 +1,14 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cost test-long test-fast fuzz proof lint bench attention clean
+.PHONY: help demo test test-cost test-workspaces test-long test-all test-fast fuzz proof lint bench attention clean
 
 # Set, it has each process of the tests compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 SETUP := sh .ci/setup.sh
 PYTHON_ENV := .venv/bin/python
+# Tested by a target of its own.
+WITHOUT := tests/workspaces
 # By group, in the order of tests/support/suite.py: what one worker runs alone comes first.
 PYTEST := $(PYTHON_ENV) -m pytest -n auto --dist loadgroup --no-loadscope-reorder
 
@@ -20,14 +22,22 @@ demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside
 
 test: ## Run the tests, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
 	@$(SETUP) test
-	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not long" $(PYTEST_ARGS)
+	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m "not long" $(addprefix --ignore=,$(WITHOUT)) $(PYTEST_ARGS)
 
 test-cost: ## Run the tests and report what they cost by folder, file and test, beside the report before
 	@$(MAKE) test PYTEST_ARGS="--cost $(PYTEST_ARGS)"
 
+test-workspaces: ## Run the tests of the bundled workspaces: the attention extension and the fusion search
+	@$(SETUP) test
+	$(PYTEST) -m "not long" tests/workspaces $(PYTEST_ARGS)
+
 test-long: ## Run the tests that take minutes: whole environments, the whole extension, attacks on memory and time
 	@$(SETUP) test
 	REPROKIT_REQUIRE_ENGINE=1 $(PYTEST) -m long $(PYTEST_ARGS)
+
+test-all: ## Run everything; if it passes on a clean checkout, note the commit in .ci/tested: see tests/depends.yaml
+	@$(MAKE) test WITHOUT= PYTEST_ARGS='-m "" $(PYTEST_ARGS)'
+	git diff --quiet HEAD && git rev-parse HEAD > .ci/tested
 
 test-fast: ## Run the quick tests that need no engine, no compiler and no network
 	@$(SETUP) test-fast
