@@ -135,7 +135,7 @@ def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(e
     assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
     kept = f"{name}.old-1"
     assert f"`reprokit shell --name {kept} {made.label}` opens it" in done.stderr
-    assert _snapshots(engine, name) == []
+    assert _snapshots(engine, name) == [f"reprokit-snapshot:{kept}"]
     sh(name, "touch /made/second")
     rebuild(f"FROM {base}\nENV BUILD=4\n")
     done = call("run", made.label, "--", "sh", "-c", "echo $BUILD; ls /made")
