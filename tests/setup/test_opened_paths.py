@@ -29,7 +29,7 @@ OTHERS = {
     "reprokit's own private folders": """
         bench/checkout.py bench/container.py bundle/inputs.py bundle/inputs_import.py container/log.py explain/last.py
         filelocks.py image/base/stage.py image/buildkit.py image/entries.py image/record.py nodes/remote_staging.py
-        nodes/spool.py nodes/ssh.py oci/blob_folder.py paths.py results/index.py results/reproduction.py
+        nodes/spool.py nodes/ssh.py oci/blob_folder.py paths.py profiling/peaks.py results/index.py results/reproduction.py
         supply/fetch/download.py supply/fetch/partial.py supply/fetch/pool.py supply/guard.py supply/kinds/apt/deb.py
         supply/kinds/conda/archive.py supply/kinds/conda/environment.py supply/kinds/git/archive.py
         supply/kinds/git/fetch.py supply/kinds/git/indexing.py supply/kinds/git/store.py supply/kinds/wheels/uv.py
@@ -44,7 +44,8 @@ OTHERS = {
     """,
     "the system's, or the user's settings": """
         cli.py completion.py config/__init__.py container/evidence.py host/gpu.py host/kills.py host/machine.py
-        host/memory.py host/mounts.py nodes/config.py supply/kinds/apt/settings.py supply/kinds/wheels/index.py
+        host/memory.py host/mounts.py nodes/config.py profiling/host_tools.py supply/kinds/apt/settings.py
+        supply/kinds/wheels/index.py
     """,
     "only names in a folder of recipes or results, or a file that replaces another": """
         bundle/recipes.py commands/results.py recipe/find.py supply/lock/file.py supply/upkeep/names.py
