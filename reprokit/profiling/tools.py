@@ -179,7 +179,10 @@ def choose(
             if name in available:
                 return every[name]
     if requested is not None:
-        where = "neither the image nor this machine has" if requested in ("nsys", "ncu") else "the image has no"
-        raise UsageError(f"{where} {requested}", hint=f"{every[requested].install}, and build it again")
+        hint = f"{every[requested].install}, and build it again"
+        if requested in ("nsys", "ncu"):
+            problem = f"neither the image nor this machine has {requested}"
+            raise UsageError(problem, hint=f"install NVIDIA's package on this machine; or {hint}")
+        raise UsageError(f"the image has no {requested}", hint=hint)
     hints = "; ".join(f"{name}: {every[name].install}" for name in names)
     raise UsageError(f"the image has no profiler for this command: {', '.join(names)}", hint=hints)
