@@ -10,7 +10,16 @@ from typing import Any
 from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare, services
 from reprokit.container.launch import IDLE, Start, built_image, launch
-from reprokit.container.recreate import VERSION, drop_snapshots, is_ours, recover, recreate, renew, require_idle
+from reprokit.container.recreate import (
+    VERSION,
+    drop_snapshots,
+    is_ours,
+    recover,
+    recreate,
+    renew,
+    require_idle,
+    require_possible,
+)
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
 from reprokit.display import Notify
 from reprokit.engine import Engine, labels_of
@@ -103,6 +112,9 @@ def _renew(
     required = replace(required, workspace=origin.workspace, recipe_file=origin.recipe_file)
     required = replace(required, mounts=mounts.without_folders(required.mounts))
     required = replace(required, links=mounts.links_of(target, required.mounts))
+    hint = "end them first, or use the older image: --stale"
+    require_possible(engine, found, required, "is of an image that was rebuilt", hint)
+    services.remove(engine, found["Name"].lstrip("/"))  # their network goes, which the old container must have left
     return renew(engine, found, target, required, notify)
 
 

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Literal
@@ -28,7 +29,7 @@ from reprokit.container.recreate import running_commands
 from reprokit.container.settings import ContainerSettings, Port, RunOptions
 from reprokit.display import Notify
 from reprokit.engine import Engine
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.tarfiles import add, tar_of
 from reprokit.untrusted.documents import understood, validated
@@ -85,6 +86,17 @@ def serve(
     if on_host:
         port = Port("127.0.0.1", port.host, port.host)
     container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)), notify)
+    try:
+        return _serve(engine, container, port, on_host, notify, ready)
+    finally:
+        if not on_host:
+            with suppress(ReprokitError):  # an error here would hide the first one
+                _free_port(engine, container, port, notify)
+
+
+def _serve(
+    engine: Engine, container: str, port: Port, on_host: bool, notify: Notify, ready: Callable[[str], None]
+) -> int:
     python = probe(engine, container)
     if not python.application:
         install(engine, container, python, notify)
@@ -105,8 +117,6 @@ def serve(
         code = attach(engine, container, command, lambda *_: None, lambda exec_id: waiter.start())
     finally:
         ended.set()
-        if not on_host:
-            _free_port(engine, container, port, notify)
     if code:
         raise WorkFailed(f"Jupyter ended with exit code {code}", container, f"`reprokit logs {container}` shows why")
     return code

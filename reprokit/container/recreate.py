@@ -47,7 +47,7 @@ def recreate(
     name = found["Name"].lstrip("/")
     labels = found["Config"]["Labels"]
     was_running = found["State"].get("Running")
-    _require_possible(engine, found, required, f"must be recreated for {', '.join(changed)}")
+    require_possible(engine, found, required, f"must be recreated for {', '.join(changed)}")
     notify(f"recreating {name} for {', '.join(changed)}; its files stay")
     if was_running:
         engine.stop(name)  # its ports must be free before the new one starts
@@ -87,16 +87,12 @@ def renew(
 ) -> dict[str, Any]:
     """Replace a container by one of the target's present image with the settings `required`; returns the new one.
 
-    If its files were changed, the old one is kept under another name. A failure restores it. Raises UsageError while
-    commands run in it.
+    `require_possible` must hold. If its files were changed, the old one is kept under another name. A failure restores
+    it.
     """
     name = found["Name"].lstrip("/")
     was_running = found["State"].get("Running")
-    why = "is of an image that was rebuilt"
-    _require_possible(engine, found, required, why, "end them first, or use the older image: --stale")
     image = built_image(engine, target)["Id"]
-    changed = changed_file(engine, found)
-    has_snapshot = found["Image"] != labels_of(found)[names.IMAGE]
     notify(f"recreating {name}: its image was rebuilt")
     if was_running:
         engine.stop(name)
@@ -111,6 +107,8 @@ def renew(
             if was_running:
                 engine.start(name)
         raise
+    changed = changed_file(engine, found)
+    has_snapshot = found["Image"] != labels_of(found)[names.IMAGE]
     if not changed and not has_snapshot:
         engine.remove(old, force=True)
         return engine.container(name) or {}
@@ -144,7 +142,7 @@ def changed_file(engine: Engine, found: dict[str, Any]) -> str:
     return str(changes[-1]["Path"]) if len(changes) > _MOST_FOLDERS else ""
 
 
-def _require_possible(
+def require_possible(
     engine: Engine, found: dict[str, Any], required: ContainerSettings, why: str, hint: str = _BUSY_HINT
 ) -> None:
     """Raises UsageError if a new container could not start, or while commands run in the present one."""
