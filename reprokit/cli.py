@@ -17,7 +17,7 @@ from typer.main import get_command
 from reprokit import __version__, interrupts
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.untrusted.text import document, echo, escaped
-from reprokit.verbs import VerbGroup
+from reprokit.verbs import CONTINUED, VerbGroup
 
 # The environment of a completion script, which asks for the words that may follow.
 _COMPLETES = "_REPROKIT_COMPLETE" in os.environ
@@ -85,7 +85,8 @@ def main() -> NoReturn:
         code, interrupted = 130, True
     interrupts.fatal()
     if interrupted:
-        _report("interrupted")
+        verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
+        _report("interrupted: the same command continues" if verb in CONTINUED else "interrupted")
     gc.freeze()  # the system gets the memory back anyway
     _drop_unwritten()
     sys.exit(code)
@@ -130,7 +131,10 @@ def _run() -> int:
     except typer.TyperException as error:
         at = getattr(error, "ctx", None)
         usage = f"hint: see `{at.command_path} --help`" if at else "hint: see `reprokit --help`"
-        if at and hasattr(error, "possibilities") and any(argument.name == "command" for argument in at.command.params):
+        parameters = at.command.params if at else []
+        if getattr(error, "option_name", "") == "--port" and any("--publish" in each.opts for each in parameters):
+            usage = "hint: --publish (-p) names the port of the host"
+        elif at and hasattr(error, "possibilities") and any(each.name == "command" for each in parameters):
             usage = f"hint: options of a command in the container follow `--`: `{at.command_path} NAME -- ls -l`"
         message = " ".join(line.strip() for line in error.format_message().splitlines()).replace("Value error, ", "")
         _report(f"error: {message}", usage if message else "")

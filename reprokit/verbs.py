@@ -44,7 +44,7 @@ GROUPS = {
         "shell": "Open a terminal in a recipe's container.",
         "exec": "Run a command in a container that is running.",
         "notebook": "Serve Jupyter from a recipe's container.",
-        "ps": "List reprokit's containers.",
+        "ps": "List your containers.",
         "logs": "Print what a container's commands wrote.",
         "stop": "Stop containers; their files stay.",
         "rm": "Remove containers and their files.",
@@ -78,6 +78,9 @@ GROUPS = {
     },
 }
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
+
+# Repeated after an interruption, they do again only what was not finished.
+CONTINUED = ("lock", "fetch", "build", "reproduce", "export", "load", "send", "push", "pull")
 
 
 class VerbGroup(TyperGroup):

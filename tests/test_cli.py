@@ -163,17 +163,27 @@ def test_completion_offers_recipes_then_variants():
     assert completion.targets("nothing-of-that-name:") == []
 
 
+@pytest.mark.parametrize("verb", ["notebook", "run"])
+def test_a_port_is_given_with_publish(verb):
+    done = reprokit(verb, "taco", "--port", "8889")
+    assert (done.returncode, done.stderr.splitlines()[1]) == (2, "hint: --publish (-p) names the port of the host")
+
+
 @pytest.mark.slow
-def test_ctrl_c_says_so_and_exits_130(tmp_path):
+@pytest.mark.parametrize(
+    ("verb", "message"),
+    [(["ps"], "interrupted\n"), (["build", "taco"], "interrupted: the same command continues\n")],
+)
+def test_ctrl_c_says_so_and_exits_130(tmp_path, verb, message):
     # An engine that never answers holds the verb until the signal comes.
     with socket.create_server(("127.0.0.1", 0)) as engine:
         engine.settimeout(120)
         environment = os.environ | {"DOCKER_HOST": f"tcp://127.0.0.1:{engine.getsockname()[1]}"}
-        verb = subprocess.Popen([*REPROKIT, "ps"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen([*REPROKIT, *verb], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
         with engine.accept()[0]:
-            send_when_asleep(verb.pid)
-            _, said = verb.communicate(timeout=120)
-    assert (verb.returncode, said) == (130, "interrupted\n")
+            send_when_asleep(process.pid)
+            _, said = process.communicate(timeout=120)
+    assert (process.returncode, said.splitlines(keepends=True)[-1]) == (130, message)
 
 
 def test_ctrl_c_before_and_after_the_work_leaves_no_traceback(tmp_path):

@@ -115,6 +115,7 @@ Tty = Annotated[
     bool,
     typer.Option("-t", "--tty", help="Give the command a terminal; without, its control characters are shown as text."),
 ]
+Stale = Annotated[bool, typer.Option("--stale", help="Use the container as it is although its image was rebuilt.")]
 Name = Annotated[
     Optional[str],  # noqa: UP045
     typer.Option("--name", parser=parse.name, metavar="CONTAINER", help="A container other than the recipe's own."),

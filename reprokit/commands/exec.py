@@ -14,15 +14,17 @@ def exec(
     env_file: options.EnvFile = [],  # noqa: B006
     user: options.User = None,
     tty: options.Tty = False,
+    stale: options.Stale = False,
     on: options.On = None,
 ) -> None:
     """Run a command in a container that is running.
 
-    Unlike `run` it neither creates nor starts one. The exit code is the command's.
+    Unlike `run` it neither creates nor starts one, but as `run` it recreates one whose image was rebuilt. The exit code
+    is the command's.
     """
     from reprokit.commands._shown import notify
     from reprokit.container import names
-    from reprokit.container.lifecycle import staleness
+    from reprokit.container.lifecycle import renewed, staleness
     from reprokit.container.session import in_container
     from reprokit.errors import UsageError
 
@@ -33,6 +35,8 @@ def exec(
             does = "starts it" if found.usual else "uses the recipe's own container"
             raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` {does}")
         target = names.target_of(found)
-        if target and (stale := staleness(engine, target, engine.container(found.name))):
-            notify(stale.line)
+        if target and not stale:
+            renewed(engine, target, found.name, notify)
+        if target and (older := staleness(engine, target, engine.container(found.name))):
+            notify(older.line)
         raise typer.Exit(in_container(engine, found.name, requested, notify))

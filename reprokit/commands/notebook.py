@@ -9,7 +9,7 @@ import typer
 from reprokit.commands import _options as options
 from reprokit.container import parse
 from reprokit.container.settings import RunOptions
-from reprokit.untrusted.text import Output, echo
+from reprokit.untrusted.text import echo
 
 
 def notebook(
@@ -22,19 +22,26 @@ def notebook(
     shm_size: options.ShmSize = None,
     container: options.Name = None,
     network: options.Network = None,
+    stale: options.Stale = False,
 ) -> None:
     """Serve Jupyter from a recipe's container.
 
-    Prints the address with its token and serves until Ctrl-C, on 127.0.0.1 unless an address is given. Where the image
-    has no Jupyter it is installed into the container, after the image's own packages on Python's path.
+    Prints the address with its token and serves until Ctrl-C, on 127.0.0.1 unless an address is given. Then the
+    container is stopped, so that the port is free, unless other commands run in it. If the image has no Jupyter, it is
+    installed into the container, after the image's own packages on Python's path.
     """
     from reprokit.commands._shown import notify
     from reprokit.container.notebook import INSIDE, serve
     from reprokit.engine import Engine
+    from reprokit.errors import UsageError
     from reprokit.recipe.find import target
 
-    ports = (parse.port(f"{publish}:{INSIDE}"),) if publish else ()
+    try:
+        ports = (parse.port(f"{publish}:{INSIDE}"),) if publish else ()
+    except UsageError:
+        hint = f"give the port of the host only, it leads to {INSIDE} in the container: --publish [ADDRESS:]PORT"
+        raise UsageError(f"--publish {publish!r} is not a port", hint=hint) from None
     mounts = options.mounts(volume)
-    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network)
+    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network, stale=stale)
 
-    raise typer.Exit(serve(Engine.connect(), target(name), chosen, notify, echo, Output(2).write))
+    raise typer.Exit(serve(Engine.connect(), target(name), chosen, notify, echo))

@@ -4,31 +4,56 @@ from __future__ import annotations
 
 import time
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.formatting import counted
-from reprokit.tables import table
-from reprokit.untrusted.text import dump, echo
+from reprokit.tables import pairs, table, width
+from reprokit.untrusted.text import dump, echo, escaped
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
 
 
-def ps(as_json: options.Json = False, on: options.On = None) -> None:
-    """List reprokit's containers."""
+def ps(
+    container: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[CONTAINER]",
+            help="Show only this container, or those of this recipe, with ports, mounts and services.",
+            autocompletion=completion.containers,
+        ),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Also the containers of other users.")] = False,
+    as_json: options.Json = False,
+    on: options.On = None,
+) -> None:
+    """List your containers."""
+    from reprokit.container import names
+    from reprokit.recipe.find import plain
+
     with options.engine_on(on) as engine:
-        rows = _rows(engine)
+        rows = _rows(engine, every)
+        if container is not None:
+            text = plain(container)
+            rows = [r for r in rows if text in (r["name"], r["recipe"], f"{r['recipe']}:{r['variant']}")]
+            if not rows:
+                names.chosen(engine, [container])  # it says why
     if as_json:
         dump(rows)
     elif not rows:
         echo("no containers; `reprokit run NAME -- CMD` creates one", err=True)
+    elif container is not None:
+        _show_details(rows)
     else:
         _show(rows)
 
 
-def _rows(engine: Engine) -> list[dict[str, Any]]:
-    """One mapping a container.
+def _rows(engine: Engine, every: bool) -> list[dict[str, Any]]:
+    """One mapping a container, of the caller or of `every` user.
 
     `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None where
     the image was removed, or where the recipe, or a file that this names, is not here.
@@ -42,6 +67,8 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
     beside = services.known(engine)
     found: list[dict[str, Any]] = []
     for container in names.known_containers(engine):
+        if not (every or container.owner == uid):
+            continue
         if container.label not in images:
             image = engine.image(f"reprokit/{container.label}")
             images[container.label] = image["Id"] if image else None
@@ -85,26 +112,38 @@ def _rows(engine: Engine) -> list[dict[str, Any]]:
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    rows = []
-    for row in found:
-        unknown = "image removed" if row["image_removed"] else "image perhaps old"
-        state = row["state"] + {False: "", True: ", old image"}.get(row["stale"], f", {unknown}")
-        rows.append(
-            (
-                row["name"],
-                f"{row['recipe']}:{row['variant']}\n{'here' if row['here'] else row['checkout']}",
-                "\n".join([state if row["own"] else f"{state}, another user's", *_services(row)]),
-                row["gpus"],
-                "\n".join(p.removesuffix("/tcp") for p in row["ports"]),
-                "\n".join(row["mounts"]),
-                _age(row["created"]),
-            )
-        )
-    table(("name", "recipe, checkout", "state", "GPUs", "ports", "mounts", "created"), rows)
+    """One line a container: columns that a narrow terminal has no room for are left out, the last first."""
+    columns = ["name", "state", "checkout", "created"]
+    rows = [(r["name"], _state(r), "here" if r["here"] else "another", _age(r["created"])) for r in found]
+    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
+    while len(columns) > 2 and sum(widths[: len(columns)]) + 2 * (len(columns) - 1) > width():
+        columns.pop()
+    table(columns, [row[: len(columns)] for row in rows])
 
 
-def _services(row: dict[str, Any]) -> list[str]:
-    return [f"service {name}: {service['state']}" for name, service in row["services"].items()]
+def _show_details(found: list[dict[str, Any]]) -> None:
+    for number, row in enumerate(found):
+        echo() if number else None
+        details = {
+            "name": row["name"],
+            "recipe": f"{row['recipe']}:{row['variant']}",
+            "checkout": f"{row['checkout']}{' (here)' if row['here'] else ''}",
+            "workspace": row["workspace"],
+            "state": _state(row),
+            "created": _age(row["created"]),
+            "GPUs": f"{row['gpus']}, through {row['gpus_through']}" if row["gpus"] != "none" else "none",
+            "network": row["network"],
+            "ports": "\n".join(p.removesuffix("/tcp") for p in row["ports"]),
+            "mounts": "\n".join(row["mounts"]),
+            "services": "\n".join(f"{name}: {service['state']}" for name, service in row["services"].items()),
+        }
+        pairs([(title, escaped(text, lines=True)) for title, text in details.items() if text])
+
+
+def _state(row: dict[str, Any]) -> str:
+    unknown = "image removed" if row["image_removed"] else "image perhaps old"
+    state = row["state"] + {False: "", True: ", old image"}.get(row["stale"], f", {unknown}")
+    return state if row["own"] else f"{state}, another user's"
 
 
 def _age(created: str) -> str:

@@ -13,13 +13,15 @@ def rm(
 ) -> None:
     """Remove containers and their files.
 
-    The workspace, a folder of the host, is kept.
+    With a recipe's container, those of its benchmarks go, too. The workspace, a folder of the host, is kept.
     """
     from reprokit.container import lifecycle, names
     from reprokit.errors import UsageError
 
     with options.engine_on(on) as engine:
-        found = names.chosen(engine, container)
+        chosen = names.chosen(engine, container)
+        known = names.known_containers(engine)
+        found = [each for one in chosen for each in (one, *names.of_purposes(known, one))]
         running = [c.name for c in found if c.has_processes]
         if running and not force:
             raise UsageError(f"still running: {', '.join(running)}", hint="`reprokit stop` first, or use --force")

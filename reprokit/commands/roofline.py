@@ -126,7 +126,7 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
             problem = f"--threads {max(counts)} is more than the container's {counted(hardware.threads, 'processor')}"
             raise UsageError(problem, hint=f"1 to {hardware.threads}")
         with status(f"{recipe.label}: measuring the processors"):
-            found = processors(engine, container, ask, counts or sorted({1, hardware.threads}))
+            found = processors(engine, container, ask, counts or sorted({1, hardware.threads}), notify)
         if hardware.has_gpu:
             try:
                 with status(f"{recipe.label}: measuring the GPU"):

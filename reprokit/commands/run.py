@@ -20,15 +20,17 @@ def run(
     user: options.User = None,
     container: options.Name = None,
     network: options.Network = None,
+    stale: options.Stale = False,
     tty: options.Tty = False,
     on: options.On = None,
 ) -> None:
     """Run a command in a recipe's container.
 
     The container is created if there is none, started if it is stopped, and recreated with its files if it lacks a GPU,
-    mount, port, network or root that you ask for. It keeps running afterwards, which costs nothing; `stop` ends it.
-    Its files survive a stop, and /workspace is a folder of the host. The exit code is the command's. With --on all this
-    happens on another machine, which needs Docker and the image, but no reprokit.
+    mount, port, network or root that you ask for. If the image was rebuilt, the container is recreated from it; the old
+    one is kept under another name if its files were changed. It keeps running afterwards, which costs nothing; `stop`
+    ends it. Its files survive a stop, and /workspace is a folder of the host. The exit code is the command's. With --on
+    all this happens on another machine, which needs Docker and the image, but no reprokit.
     """
     from reprokit.commands._shown import notify
     from reprokit.compat.model import KnownHost
@@ -38,7 +40,7 @@ def run(
     from reprokit.recipe.find import target
 
     mounts, ports = options.mounts(volume, on), tuple(publish)
-    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network)
+    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network, stale=stale)
     recipe, requested = target(name), options.container_command(command, env, env_file, user, tty)
     with options.engine_on(on) as engine, explained():
         host = KnownHost(engine.host.memory_bytes(), None)

@@ -19,6 +19,7 @@ def shell(
     user: options.User = None,
     container: options.Name = None,
     network: options.Network = None,
+    stale: options.Stale = False,
     failed: bool = options.flag("--failed", "Open what `build --keep-failed` kept, as root and without workspace."),
     on: options.On = None,
 ) -> None:
@@ -33,7 +34,7 @@ def shell(
     from reprokit.recipe.find import target
 
     mounts, ports = options.mounts(volume, on), tuple(publish)
-    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network)
+    chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network, stale=stale)
     found = target(name)
     # Never a login shell: Debian's /etc/profile resets PATH, and python would not be the image's.
     argv = ["sh", "-c", "command -v bash >/dev/null && exec bash || exec sh"]

@@ -10,7 +10,16 @@ from typing import Any
 from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare, services
 from reprokit.container.launch import IDLE, Start, built_image, launch
-from reprokit.container.recreate import VERSION, drop_snapshots, is_ours, recover, recreate, require_idle
+from reprokit.container.recreate import (
+    VERSION,
+    drop_snapshots,
+    is_ours,
+    recover,
+    recreate,
+    renew,
+    require_idle,
+    require_possible,
+)
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
 from reprokit.display import Notify
 from reprokit.engine import Engine, labels_of
@@ -30,21 +39,25 @@ def _quiet(line: str) -> None:
 def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULTS, notify: Notify = _quiet) -> str:
     """Make the target's container run with these options; returns its name. `notify` gets notices for the user.
 
-    A container that must be recreated for an option keeps its files. Raises UsageError where the image has not been
-    built, a mount's source is missing, a port is taken or the name is in use; EngineError where the engine fails.
+    A container that must be recreated for an option keeps its files; one whose image was rebuilt is replaced. Raises
+    UsageError if the image has not been built, a mount's source is missing, a port is taken, the name is in use, or
+    commands run in a container that must be recreated; EngineError if the engine fails.
     """
     check_options(engine, options, notify)
     services.check_network(target, options.network)
     origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
     with _locked(engine, name, notify):
-        recover(engine, name, (name, *_earlier_names(engine, target, name)))
+        recover(engine, name, _own_names(engine, target, name))
         found = engine.container(name) or _of_earlier_version(engine, target, origin, name, notify)
         if found is not None:
             _check_ours(engine, name, found, target, origin)
             if options.replace_stale and _outdated(engine, target, found, options):
                 _remove(engine, name)
                 found = None
+            elif not options.stale and _must_renew(engine, target, found):
+                engine.host.workspace(target, notify)  # the rebuilt recipe may have other folders in it
+                found = _renew(engine, target, origin, found, options, notify)
         if stale := staleness(engine, target, found):
             notify(stale.line)
         if found is None:
@@ -64,10 +77,50 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     return name
 
 
+def renewed(engine: Engine, target: Target, name: str, notify: Notify = _quiet) -> None:
+    """Recreate a running container, with its settings, if its image was rebuilt. Raises as `ensure_running`."""
+    with _locked(engine, name, notify):
+        found = engine.container(name)
+        if found is not None and _must_renew(engine, target, found):
+            settings = names.settings_of(found["Config"]["Labels"])
+            origin = names.ContainerOrigin(settings.workspace, settings.recipe_file)
+            _renew(engine, target, origin, found, DEFAULTS, notify)
+            services.ensure_ready(engine, name, target, notify)
+
+
+def _must_renew(engine: Engine, target: Target, found: dict[str, Any]) -> bool:
+    """Whether the image was rebuilt. A container that is kept for its changed files stays as it is."""
+    name = found["Name"].lstrip("/")
+    return _is_rebuilt(engine, target, found) and names.before_kept(name) == name
+
+
+def _is_rebuilt(engine: Engine, target: Target, found: dict[str, Any]) -> bool:
+    image = engine.image(image_name(target))
+    return image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE)
+
+
+def _renew(
+    engine: Engine,
+    target: Target,
+    origin: names.ContainerOrigin,
+    found: dict[str, Any],
+    options: RunOptions,
+    notify: Notify,
+) -> dict[str, Any]:
+    """Recreate a container of the rebuilt image with its settings, these options and the recipe's present links."""
+    required = merge(names.settings_of(found["Config"]["Labels"]), options)
+    required = replace(required, workspace=origin.workspace, recipe_file=origin.recipe_file)
+    required = replace(required, mounts=mounts.without_folders(required.mounts))
+    required = replace(required, links=mounts.links_of(target, required.mounts))
+    hint = "end them first, or use the older image: --stale"
+    require_possible(engine, found, required, "is of an image that was rebuilt", hint)
+    services.remove(engine, found["Name"].lstrip("/"))  # their network goes, which the old container must have left
+    return renew(engine, found, target, required, notify)
+
+
 def _outdated(engine: Engine, target: Target, found: dict[str, Any], options: RunOptions) -> bool:
     """Whether a new container would have another image, or other settings that only the recipe and the host give."""
-    image = engine.image(image_name(target))
-    if image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE):
+    if _is_rebuilt(engine, target, found):
         return True
     current = names.settings_of(found["Config"]["Labels"])
     required = replace(current, shm=options.shm or target.variant.shm, links=mounts.links_of(target, current.mounts))
@@ -114,13 +167,10 @@ def _adapt(
 
 def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> read.StaleImage | None:
     """Whether a container, or without one the target's image, is not what would be built now."""
-    image = engine.image(image_name(target))
-    if found and image and image["Id"] != found["Config"]["Labels"].get(names.IMAGE):
+    if found and _is_rebuilt(engine, target, found):
         name = found["Name"].lstrip("/")
-        return read.StaleImage(
-            f"{name} is from an older build", f"`reprokit rm --force {name}` deletes it and its files"
-        )
-    described = found or image
+        return read.StaleImage(f"{name} is from an older build", f"`reprokit rm --force {name}` removes it")
+    described = found or engine.image(image_name(target))
     return read.stale_image(target, labels_of(described)) if described else None
 
 
@@ -184,6 +234,11 @@ def usual_name(engine: Engine, target: Target) -> str:
     return names.container_name(target.recipe.name, target.variant_name, origin, engine.host.caller().uid)
 
 
+def _own_names(engine: Engine, target: Target, name: str) -> list[str]:
+    """The names that the label of a container `name` may have."""
+    return [name, names.before_kept(name), *_earlier_names(engine, target, name)]
+
+
 def _earlier_names(engine: Engine, target: Target, name: str) -> list[str]:
     """The names of `name` in earlier versions, which named no checkout; none where the user chose it."""
     usual, uid = usual_name(engine, target), engine.host.caller().uid
@@ -206,7 +261,7 @@ def _of_earlier_version(
         if settings.recipe_file or target.label != _label(found):
             continue
         if origin.made(settings):
-            require_idle(engine, found, VERSION)
+            require_idle(engine, found, f"must be recreated for {VERSION}")
             engine.rename(earlier, name)
             log.move(log.key(engine, earlier), log.key(engine, name))
             notify(f"{earlier} is called {name} now: containers belong to a checkout")
@@ -226,7 +281,7 @@ def _label(found: dict[str, Any]) -> str:
 def _check_ours(
     engine: Engine, name: str, found: dict[str, Any], target: Target, origin: names.ContainerOrigin
 ) -> None:
-    if not is_ours(engine, found, [name, *_earlier_names(engine, target, name)]):
+    if not is_ours(engine, found, _own_names(engine, target, name)):
         raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
     settings = names.settings_of(found["Config"]["Labels"])
     if _label(found) != target.label or not origin.made(settings):

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from reprokit.container.mounts import WORKSPACE
@@ -97,20 +98,41 @@ def earlier_name(recipe: str, variant: str) -> str:
     return f"reprokit-{recipe}-{variant}"
 
 
+def kept_name(engine: Engine, name: str) -> str:
+    """An unused name for a container that was replaced and keeps its changed files."""
+    return next(kept for n in count(1) if engine.container(kept := f"{name}.old-{n}") is None)
+
+
+def before_kept(name: str) -> str:
+    """The name that a container had before it got a `kept_name`; other names are returned unchanged."""
+    return re.sub(r"\.old-[0-9]+$", "", name)
+
+
 def known_containers(engine: Engine) -> list[RecipeContainer]:
     """All containers that reprokit made, sorted by name.
 
-    Containers inherit labels of images, so only one whose label repeats its own name and that has an owner counts.
+    Containers inherit labels of images, so only one that has an owner, and whose label repeats its present or earlier
+    name, counts.
     """
     found = []
     for listed in engine.containers([NAME]):
         name, labels = listed["Names"][0].lstrip("/"), listed["Labels"]
-        if labels[NAME] == name and re.fullmatch("[0-9]{1,10}", labels.get(OWNER, "")):
+        if labels[NAME] in (name, before_kept(name)) and re.fullmatch("[0-9]{1,10}", labels.get(OWNER, "")):
             recipe, variant, image = labels.get(RECIPE, "?"), labels.get(VARIANT, "?"), labels.get(IMAGE, "")
             state, created = listed.get("State", "unknown"), int(listed.get("Created", 0))
             owner, settings = int(labels[OWNER]), settings_of(labels)
             found.append(RecipeContainer(name, recipe, variant, image, owner, state, created, settings))
     return sorted(found, key=lambda container: container.name)
+
+
+def of_purposes(containers: Iterable[RecipeContainer], container: RecipeContainer) -> list[RecipeContainer]:
+    """The containers beside a recipe's own one for benchmarks, searches and the like; none for any other."""
+
+    def identity(c: RecipeContainer) -> tuple[object, ...]:
+        return c.owner, c.label, c.settings.workspace, c.settings.recipe_file
+
+    beside = [c for c in containers if identity(c) == identity(container) and c.name.startswith(f"{container.name}-")]
+    return beside if container.usual else []
 
 
 def checkout(settings: ContainerSettings) -> str:

@@ -12,6 +12,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Literal
@@ -22,12 +23,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from reprokit.container import names
 from reprokit.container.attach import Command, attach
 from reprokit.container.execute import execute
-from reprokit.container.lifecycle import ensure_running, free_port, usual_name
+from reprokit.container.lifecycle import ensure_running, free_port, stop, usual_name
 from reprokit.container.mounts import WORKSPACE
+from reprokit.container.recreate import running_commands
 from reprokit.container.settings import ContainerSettings, Port, RunOptions
 from reprokit.display import Notify
 from reprokit.engine import Engine
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.tarfiles import add, tar_of
 from reprokit.untrusted.documents import understood, validated
@@ -62,12 +64,13 @@ def serve(
     options: RunOptions,
     notify: Notify,
     ready: Callable[[str], None],
-    write: Callable[[bytes], None],
 ) -> int:
-    """Serve until the server ends; returns its exit code. `ready` gets the address with its token, `write` the log.
+    """Serve until the server ends; returns its exit code. `ready` gets the address with its token.
 
-    The port is that of `options`, the one already published for Jupyter, or the first free one from 8888. Raises
-    UsageError, EngineError, SourceError, WorkFailed.
+    The port is that of `options`, the one already published for Jupyter, or the first free one from 8888. At the end
+    the container is stopped, which frees the port, unless other commands run in it. The server's output is in the
+    container's log only: the addresses in it are the container's own. Raises UsageError, EngineError, SourceError,
+    WorkFailed.
     """
     name = options.name or usual_name(engine, target)
     found = engine.container(name)
@@ -76,11 +79,24 @@ def serve(
     if network == "none":
         raise UsageError("Jupyter needs a network, and this container has none", name, "use --network bridge")
     published = next((p for p in settings.ports if p.container == INSIDE), None)
+    if found and published and not found["State"].get("Running") and not engine.host.port_is_free(published.host):
+        published = None
     port = next(iter(options.ports), None) or published or Port("127.0.0.1", free_port(engine, INSIDE), INSIDE)
     on_host = network == "host"
     if on_host:
         port = Port("127.0.0.1", port.host, port.host)
     container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)), notify)
+    try:
+        return _serve(engine, container, port, on_host, notify, ready)
+    finally:
+        if not on_host:
+            with suppress(ReprokitError):  # an error here would hide the first one
+                _free_port(engine, container, port, notify)
+
+
+def _serve(
+    engine: Engine, container: str, port: Port, on_host: bool, notify: Notify, ready: Callable[[str], None]
+) -> int:
     python = probe(engine, container)
     if not python.application:
         install(engine, container, python, notify)
@@ -93,16 +109,26 @@ def serve(
     shown = "127.0.0.1" if port.address in ("0.0.0.0", "::") else port.address
     base = f"http://[{shown}]:{port.host}" if ":" in shown else f"http://{shown}:{port.host}"
     page = "/lab" if python.application == "jupyterlab" else "/tree"
+    notify(f"starting Jupyter in {container}; Ctrl-C ends it, `reprokit logs {container}` shows its output")
     ended = threading.Event()
     call = (base, ended, lambda: ready(f"{base}{page}?token={token}"))
     waiter = threading.Thread(target=_call_when_up, args=call, daemon=True)
     try:
-        code = attach(engine, container, command, lambda _, data: write(data), lambda exec_id: waiter.start())
+        code = attach(engine, container, command, lambda *_: None, lambda exec_id: waiter.start())
     finally:
         ended.set()
     if code:
         raise WorkFailed(f"Jupyter ended with exit code {code}", container, f"`reprokit logs {container}` shows why")
     return code
+
+
+def _free_port(engine: Engine, container: str, port: Port, notify: Notify) -> None:
+    """Stop the container: the engine publishes a port for as long as its container runs."""
+    if running_commands(engine, engine.container(container) or {}):
+        notify(f"port {port.host} stays in use: other commands run in {container}")
+        return
+    stop(engine, container)
+    notify(f"stopped {container}, and port {port.host} is free; its files stay")
 
 
 def _put_token(engine: Engine, container: str, token: str) -> str:

@@ -134,6 +134,11 @@ def _require_free(engine: Engine, container: str, path: str) -> None:
         raise _in_the_way(container, path, path)
 
 
+def is_folder(engine: Engine, container: str, path: str) -> bool:
+    first = _first(engine, container, path, 1)
+    return bool(first) and first[0].isdir()
+
+
 def _in_the_way(container: str, path: str, place: str) -> UsageError:
     return UsageError(
         f"the recipe's mount {path} cannot be made: the image has files or a link at {place}",

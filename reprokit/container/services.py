@@ -89,7 +89,7 @@ def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify)
     joined = network_of(container) in found["NetworkSettings"]["Networks"]
     try:
         if not joined or not _current(present, bodies):
-            require_idle(engine, found, "its services")
+            require_idle(engine, found, "must be recreated for its services")
             remove(engine, container)
             _start(engine, container, bodies, who, notify)
         for name, service in services.items():

@@ -27,8 +27,9 @@ class RunOptions:
     """Options of one command; None or empty keeps the container's setting, or the recipe's for a new container.
 
     `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in bytes. `root`
-    allows root's commands. `replace_stale` removes a container of an older build, or of other settings of the recipe,
-    with its files. `capabilities` are added to a new container's, for all of its life.
+    allows root's commands. `stale` keeps a container whose image was rebuilt. `replace_stale` removes a container of an
+    older build, or of other settings of the recipe, with its files. `capabilities` are added to a new container's, for
+    all of its life.
     """
 
     name: str | None = None
@@ -38,6 +39,7 @@ class RunOptions:
     shm: int | None = None
     network: str | None = None
     root: bool = False
+    stale: bool = False
     replace_stale: bool = False
     capabilities: tuple[str, ...] = ()
 

@@ -2,9 +2,10 @@
 
 from reprokit.engine.client import LABEL, OWN_IMAGES, labels_of
 from reprokit.engine.containers import Containers
+from reprokit.engine.failures import port_taken
 from reprokit.engine.images import Images
 
-__all__ = ["LABEL", "OWN_IMAGES", "Engine", "labels_of"]
+__all__ = ["LABEL", "OWN_IMAGES", "Engine", "labels_of", "port_taken"]
 
 
 class Engine(Images, Containers):

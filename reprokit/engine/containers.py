@@ -58,6 +58,11 @@ class Containers(EngineClient):
         with translated(where=container):
             self.api.rename(container, name)
 
+    def changes(self, container: str) -> list[dict[str, Any]]:
+        """The paths that differ from the container's image: `Path`, and `Kind`: 0 changed, 1 added, 2 deleted."""
+        with translated(where=container):
+            return self.api.diff(container) or []
+
     def commit(self, container: str, repository: str, tag: str) -> str:
         """Make an image of a container's file system; returns its id."""
         with translated(where=container):

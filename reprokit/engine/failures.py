@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,13 @@ import urllib3.exceptions
 
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
 
+_ADDRESS = re.compile(r"(\S+:\d+)(?:/\w+)?(?: failed)?: (?:bind: )?(?:port is already|address already)")
+_OTHER_PORT = "publish another port of the host with -p"
+
+
+def port_taken(address: str) -> UsageError:
+    return UsageError(f"{address} is in use, by another program or container", hint=_OTHER_PORT)
+
 
 @contextlib.contextmanager
 def translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Iterator[None]:
@@ -23,7 +31,8 @@ def translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Iter
     except docker.errors.APIError as error:
         message = str(error.explanation or error)
         if "port is already allocated" in message or "address already in use" in message:
-            raise UsageError(message, where, "publish another host port with -p") from None
+            address = _ADDRESS.search(message)
+            raise port_taken(address[1]) if address else UsageError(message, where, _OTHER_PORT) from None
         if "is already in use by container" in message:
             raise UsageError(f"the container name {where!r} is in use", where, "choose another with --name") from None
         if "no space left on device" in message:

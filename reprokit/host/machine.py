@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Mapping
@@ -63,8 +64,8 @@ class Machine:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
-            except OSError:
-                return False
+            except OSError as error:
+                return error.errno != errno.EADDRINUSE  # ports below 1024 are for root, and the engine is
             return True
 
     def memory_bytes(self) -> int | None:

@@ -89,7 +89,10 @@ def prepare(target: Target, notify: Notify) -> Path:
                 copy(original, folder)
             else:
                 folder.mkdir(exist_ok=True)
-            notify(f"made the workspace {folder.resolve()}")
+            made = folder.resolve()
+            notify(f"made the workspace {made}")
+            move = f"mv {shlex.quote(str(made))} {shlex.quote(f'workspaces/{target.workspace}')}"
+            notify(f"to have it in the current folder: mkdir -p workspaces && {move}")
         with Folder(folder) as opened:
             for mount in target.variant.mounts:
                 with contextlib.suppress(NotADirectoryError):  # the recipe may name a file

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +15,10 @@ from pydantic import Field, FiniteFloat
 from reprokit import paths
 from reprokit.bench.extension import send
 from reprokit.container.execute import Completed
+from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, WorkFailed
+from reprokit.image.platform import MACHINES
 from reprokit.tarfiles import tar_of
 from reprokit.untrusted.documents import understood, validated
 from reprokit.untrusted.files import Folder
@@ -21,7 +27,11 @@ from reprokit.untrusted.model import FrozenModel
 _RATES = "fused_attention/bench/csrc/rates.h"
 _HOME = "/.reprokit-peaks"
 _COMPILER = "command -v c++ || command -v g++ || command -v clang++"
-_COMPILE = f'mkdir -p /tmp && "$({_COMPILER})" -O3 -std=c++11 -pthread -o /tmp/reprokit-peaks {_HOME}/peaks.cpp'
+_FLAGS = ("-O3", "-std=c++11", "-pthread")
+# Before glibc 2.34, a static std::thread needs all of libpthread.
+_STATIC = ("-static", "-Wl,--whole-archive", "-lpthread", "-Wl,--no-whole-archive")
+_PROGRAM = "/tmp/reprokit-peaks"
+_COMPILE = f'mkdir -p /tmp && "$({_COMPILER})" {" ".join(_FLAGS)} -o {_PROGRAM} {_HOME}/peaks.cpp'
 # The extension's own measurement, by torch's matrix product and copy.
 _GPU = (
     "import json; from fused_attention.bench import machine; r = machine.roofs('cuda'); "
@@ -41,26 +51,42 @@ class MeasuredPeaks(FrozenModel):
 
 
 def processors(
-    engine: Engine, container: str, ask: Callable[..., Completed], threads: Sequence[int]
+    engine: Engine, container: str, ask: Callable[..., Completed], threads: Sequence[int], notify: Notify
 ) -> list[MeasuredPeaks]:
-    """Compile and run the loops in the container. Raises WorkFailed where it has no C++ compiler."""
+    """Compile the loops, in the container if it has a compiler, and run them in it. Raises WorkFailed."""
     with Folder(_bundled()) as bundled, Folder(Path(__file__).parent) as own:
         files = {"rates.h": bundled.read(_RATES, 1 << 20), "peaks.cpp": own.read("peaks.cpp", 1 << 20)}
-    engine.put_archive(container, "/", tar_of({f"{_HOME}/{name}": content for name, content in files.items()}))
     if ask(["sh", "-c", _COMPILER]).exit_code:
-        raise WorkFailed(
-            "the image has no C++ compiler, which measuring needs",
-            container,
-            "add the package `g++` to the variant's `apt` list, or take a recipe with one, such as fused-attention:cpu",
-        )
-    compiled = ask(["sh", "-c", _COMPILE])
-    if compiled.exit_code:
-        raise WorkFailed(f"the loops do not compile: {compiled.stderr.strip()[-500:]}", container)
-    done = ask(["/tmp/reprokit-peaks", *map(str, threads)])
+        notify("the image has no C++ compiler: this machine's compiles the loops")
+        engine.put_archive(container, "/", tar_of({_PROGRAM: compiled(engine, files)}, 0o755))
+    else:
+        engine.put_archive(container, "/", tar_of({f"{_HOME}/{name}": content for name, content in files.items()}))
+        done = ask(["sh", "-c", _COMPILE])
+        if done.exit_code:
+            raise WorkFailed(f"the loops do not compile: {done.stderr.strip()[-500:]}", container)
+    done = ask([_PROGRAM, *map(str, threads)])
     if done.exit_code:
         reason = done.stderr.strip()[-500:] or f"exit code {done.exit_code}"
         raise WorkFailed(f"the loops failed: {reason}", container)
     return _read(done.stdout)
+
+
+def compiled(engine: Engine, files: Mapping[str, bytes]) -> bytes:
+    """The loops compiled on this machine, static: the image may have an older C library. Raises WorkFailed."""
+    compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    if compiler is None or MACHINES.get(str(engine.version().get("Arch"))) != platform.machine():
+        raise WorkFailed(
+            "measuring needs a C++ compiler, in the image or on this machine",
+            hint="install the package `g++` here, or add it to the variant's `apt` list",
+        )
+    with tempfile.TemporaryDirectory() as folder:
+        for name, content in files.items():
+            Path(folder, name).write_bytes(content)
+        command = [compiler, *_FLAGS, *_STATIC, "-o", "peaks", "peaks.cpp"]
+        done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            raise WorkFailed(f"the loops do not compile: {done.stderr.strip()[-500:]}", compiler)
+        return Path(folder, "peaks").read_bytes()
 
 
 def gpu(engine: Engine, container: str, ask: Callable[..., Completed], files: dict[str, bytes]) -> list[MeasuredPeaks]:

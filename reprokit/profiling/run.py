@@ -19,6 +19,7 @@ from reprokit.container.user import is_root
 from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
+from reprokit.profiling import host_tools
 from reprokit.profiling.model import Summary
 from reprokit.profiling.tools import FOLDER, HOME, Profiler, choose, python_of
 from reprokit.recipe.find import Target
@@ -64,21 +65,33 @@ def profile(
     root = command.user is not None and is_root(command.user)
     options = replace(options, root=root)
     with container_of_run(engine, target, "profile", options, notify) as container:
-        tool = _chosen(engine, container, command, requested)
-        if tool.capabilities == ((),):
+        tool = _chosen(engine, container, command, requested, notify)
+        if tool.capabilities == ((),) and tool.mount is None:
             return _in_container(engine, container, tool, command, folder, run, notify)
-    # Capabilities cannot be added to a container that exists.
+    # Neither capabilities nor mounts can be added to a container that exists.
+    if tool.mount:
+        notify(f"{tool.name}: this machine's, from {tool.mount.source}")
+        options = replace(options, mounts=(*options.mounts, tool.mount))
     with _capable(engine, target, options, tool, notify) as container:
         return _in_container(engine, container, tool, command, folder, run, notify)
 
 
-def _chosen(engine: Engine, container: str, command: Command, requested: str | None) -> Profiler:
+def _chosen(engine: Engine, container: str, command: Command, requested: str | None, notify: Notify) -> Profiler:
     ask = partial(execute, engine, container, env=command.env, workdir=command.workdir, logged=False)
     present = [name for name in ("nsys", "ncu", "perf", "py-spy") if _succeeds(ask, ["sh", "-c", f"command -v {name}"])]
     python = python_of(command.argv)
     if python and _succeeds(ask, [python, "-c", "import importlib.util as u, sys; sys.exit(not u.find_spec('torch'))"]):
         present.append("torch")
-    tool = choose(command.argv, requested, present, _succeeds(ask, ["sh", "-c", "ls /dev/nvidia[0-9]*"]))
+    # A node's folders are unknown.
+    nsight = {} if engine.host.name else host_tools.nsight()
+    brought = {name: path for name, (_, path) in nsight.items()} | ({"py-spy": host_tools.PY_SPY} if python else {})
+    gpu = _succeeds(ask, ["sh", "-c", "ls /dev/nvidia[0-9]*"])
+    tool = choose(command.argv, requested, present, gpu, brought)
+    if tool.name not in present and tool.name in nsight:
+        tool = replace(tool, mount=nsight[tool.name][0])
+    elif tool.name not in present:
+        notify("the image has no py-spy: fetching it for this run (the image is not changed)")
+        engine.put_archive(container, "/", host_tools.py_spy(engine, notify))
     if tool.name == "ncu" and _RESTRICTED in ask(["cat", _PARAMETERS]).stdout:
         if command.user is None or not is_root(command.user):
             raise UsageError(
@@ -108,7 +121,8 @@ def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler
                 if last or "capability" not in error.message.lower():
                     raise
                 continue
-            notify(f"{tool.name}: the container of this run has {', '.join(added)}, for {tool.why}")
+            if added:
+                notify(f"{tool.name}: the container of this run has {', '.join(added)}, for {tool.why}")
             yield container
             return
 

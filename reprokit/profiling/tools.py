@@ -6,8 +6,10 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from types import MappingProxyType
 
 from reprokit.errors import UsageError
+from reprokit.host.mounts import BindMount
 from reprokit.profiling import output
 from reprokit.profiling.model import Summary
 from reprokit.recipe.spelling import nearest
@@ -28,8 +30,8 @@ class Profiler:
     """`reports` are the files that it may leave, with what opens each; `then` are commands that make more of them.
 
     `summaries` are commands whose output `read` understands, the first that works counts. Each set of `capabilities`
-    is tried in turn; what they are for is `why`. `counts` names the column of counts. `refused` is what helps where it
-    leaves no report.
+    is tried in turn; what they are for is `why`. `mount` brings this machine's tool. `counts` names the column of
+    counts. `refused` is what helps if it leaves no report.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Profiler:
     then: tuple[tuple[str, ...], ...] = ()
     capabilities: tuple[tuple[str, ...], ...] = ((),)
     why: str = ""
+    mount: BindMount | None = None
     counts: str = "calls"
     refused: str = "see what it printed above"
 
@@ -68,13 +71,14 @@ def _reduced(python: str) -> tuple[str, ...]:
     return (python, "-I", _REDUCE, FOLDER)
 
 
-def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
-    """All profilers, for a command."""
+def profilers(argv: Sequence[str], programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, Profiler]:
+    """All profilers, for a command; `programs` are the paths of those that are not in the PATH."""
     python = python_of(argv) or "python3"
+    nsys, ncu, spy = (programs.get(name, name) for name in ("nsys", "ncu", "py-spy"))
     # nsys 2020 leaves an empty export beside its report, and 2023 refuses an export as old as its report.
-    stats = f"nsys stats --report %s --format csv --force-export=true {FOLDER}/report.*rep"
+    stats = f"{nsys} stats --report %s --format csv --force-export=true {FOLDER}/report.*rep"
     kernels = ("cuda_gpu_kern_gb_sum", "gpukernsum", "cuda_gpu_kern_sum")  # nsys 2022 and older have only the second
-    ncu = f"{FOLDER}/report.ncu-rep"
+    report = f"{FOLDER}/report.ncu-rep"
     found = [
         Profiler(
             "torch",
@@ -89,7 +93,7 @@ def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
             "nsys",
             # Tracing needs no privilege; sampling the CPU would need perf events.
             lambda argv: [
-                *("nsys", "profile", f"--output={FOLDER}/report", "--force-overwrite=true"),
+                *(nsys, "profile", f"--output={FOLDER}/report", "--force-overwrite=true"),
                 *("--trace=cuda,nvtx,osrt", "--sample=none", "--cpuctxsw=none", *argv),
             ],
             {
@@ -106,11 +110,11 @@ def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
         Profiler(
             "ncu",
             lambda argv: [
-                *("ncu", "--export", f"{FOLDER}/report", "--force-overwrite", "--target-processes", "all"),
+                *(ncu, "--export", f"{FOLDER}/report", "--force-overwrite", "--target-processes", "all"),
                 *("--section", "SpeedOfLight", "--section", "LaunchStats", "--section", "Occupancy", *argv),
             ],
             {"report.ncu-rep": "Nsight Compute (ncu-ui)"},
-            (("ncu", "--import", ncu, "--page", "raw", "--csv", "--print-units", "base"),),
+            ((ncu, "--import", report, "--page", "raw", "--csv", "--print-units", "base"),),
             output.ncu,
             "add the package `nsight-compute` to the variant's `apt` list, with the block `apt` (Debian: after `cuda`)",
             counts="launches",
@@ -139,7 +143,7 @@ def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
             "py-spy",
             # It starts the program, and Linux lets it read the memory of its own children: no capability is needed.
             lambda argv: [
-                *("py-spy", "record", "--format", "chrometrace", "--output", f"{FOLDER}/trace.json"),
+                *(spy, "record", "--format", "chrometrace", "--output", f"{FOLDER}/trace.json"),
                 *("--subprocesses", "--", *argv),
             ],
             {"trace.json": "Perfetto (ui.perfetto.dev) or chrome://tracing"},
@@ -152,21 +156,33 @@ def profilers(argv: Sequence[str]) -> dict[str, Profiler]:
     return {each.name: each for each in found}
 
 
-def choose(argv: Sequence[str], requested: str | None, present: Collection[str], gpu: bool) -> Profiler:
+def choose(
+    argv: Sequence[str],
+    requested: str | None,
+    present: Collection[str],
+    gpu: bool,
+    brought: Mapping[str, str] = MappingProxyType({}),
+) -> Profiler:
     """The profiler for a command: the one that was `requested`, or the one that sees most of those `present`.
 
-    ncu runs each kernel many times, so it is only taken on request. Raises UsageError where there is none.
+    If the image has none, one of those that can be `brought` is taken; their values are paths in the container. ncu
+    runs each kernel many times, so it is only taken on request. Raises UsageError if there is none.
     """
-    every = profilers(argv)
+    every = profilers(argv, {name: path for name, path in brought.items() if name not in present})
     if requested is not None and requested not in every:
         raise UsageError(f"no such profiler: {requested}{nearest(requested, every)}", hint=f"one of {', '.join(every)}")
     python = bool(python_of(argv))
     order = [*(["torch"] if python else []), *(["nsys"] if gpu else []), *(["py-spy"] if python else []), "perf"]
     names = [requested] if requested is not None else order
-    for name in names:
-        if name in present:
-            return every[name]
+    for available in (present, brought):
+        for name in names:
+            if name in available:
+                return every[name]
     if requested is not None:
-        raise UsageError(f"the image has no {requested}", hint=f"{every[requested].install}, and build it again")
+        hint = f"{every[requested].install}, and build it again"
+        if requested in ("nsys", "ncu"):
+            problem = f"neither the image nor this machine has {requested}"
+            raise UsageError(problem, hint=f"install NVIDIA's package on this machine; or {hint}")
+        raise UsageError(f"the image has no {requested}", hint=hint)
     hints = "; ".join(f"{name}: {every[name].install}" for name in names)
     raise UsageError(f"the image has no profiler for this command: {', '.join(names)}", hint=hints)

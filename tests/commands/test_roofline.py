@@ -47,7 +47,7 @@ def locked(recipe, monkeypatch):
         found.append((gpus, host.name))
         yield
 
-    def measured(engine, container, ask, threads):
+    def measured(engine, container, ask, threads, notify):
         return [MeasuredPeaks(threads=n, peaks={"float32": n}, bandwidths={}) for n in threads]
 
     monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, {"Id": "sha256:1"})))

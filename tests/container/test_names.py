@@ -10,6 +10,7 @@ from reprokit.container.names import (
     container_name,
     find,
     known_containers,
+    of_purposes,
     settings_of,
 )
 from reprokit.container.settings import ContainerSettings
@@ -69,14 +70,16 @@ def test_one_entry_of_the_engines_list():
         "reprokit.image": "sha256:9",
     }
     listed = {"Names": ["/reprokit-faith-cuda"], "State": "exited", "Created": 5, "Labels": labels}
-    inherited = {**listed, "Names": ["/another"]}
+    others = [{**listed, "Names": [f"/{name}"]} for name in ("another", "another.old-1", "reprokit-faith-cuda.old")]
+    kept = {**listed, "Names": ["/reprokit-faith-cuda.old-2"]}
 
     class Engine:
         def containers(self, labels: list[str]) -> list[dict]:
-            return [inherited, listed]
+            return [*others, listed, kept]
 
     assert known_containers(Engine()) == [
-        RecipeContainer("reprokit-faith-cuda", "faith", "cuda", "sha256:9", 7, "exited", 5, ContainerSettings())
+        RecipeContainer(name, "faith", "cuda", "sha256:9", 7, "exited", 5, ContainerSettings())
+        for name in ("reprokit-faith-cuda", "reprokit-faith-cuda.old-2")
     ]
     assert settings_of({"reprokit.settings": "of another version"}) == ContainerSettings()
 
@@ -102,6 +105,15 @@ def test_a_recipes_name_means_the_container_of_this_checkout():
     # Another checkout's by its own name, and by the recipe's where the user stands in no checkout.
     assert find([theirs, mine], theirs.name, 1000, A) == theirs
     assert find([theirs], "faith", 1000) == theirs
+
+
+def test_the_containers_of_a_recipes_benchmarks_belong_to_its_own():
+    mine, theirs = of(A), of(B)
+    bench, kept = of(A, f"{mine.name}-bench-gpu0"), of(A, f"{mine.name}.old-1")
+    every = [mine, theirs, bench, kept, of(B, f"{theirs.name}-bench"), replace(bench, owner=1001)]
+    assert of_purposes(every, mine) == [bench]
+    assert of_purposes(every, FAITH) == []  # of an earlier version
+    assert of_purposes(every, bench) == of_purposes(every, kept) == []
 
 
 @pytest.mark.parametrize(

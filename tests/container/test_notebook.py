@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from reprokit.container.lifecycle import usual_name
+from reprokit.container.lifecycle import ensure_running, usual_name
 from reprokit.container.notebook import placed
 from tests.support.ports import free_port
 
@@ -40,14 +40,14 @@ def _get(url: str) -> int:
 
 
 @pytest.mark.engine
-def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, command, sh, processes):
+def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, command, call, sh, processes):
     port = free_port()
     container = usual_name(engine, made)
     with subprocess.Popen(
         command("notebook", made.recipe.name, "-p", str(port)),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         text=True,
     ) as server:
         try:
@@ -67,10 +67,17 @@ def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, comma
             assert token not in json.dumps(described) + running
             script = "cat /proc/[0-9]*/cmdline; find / -xdev -name '.reprokit-*' 2>/dev/null || [ $(id -u) != 0 ]"
             assert token not in sh(container, script)
+            assert engine.host.port_is_free(port) is False
             server.send_signal(signal.SIGINT)
-            assert server.wait(120) == 130
+            said = server.communicate(timeout=120)[1].splitlines()
+            assert server.returncode == 130
         finally:
             server.kill()  # else a failure above waits for it for ever
+    assert engine.host.port_is_free(port)
+    shown = [line for line in said if container in line or "http" in line]
+    assert [line.partition(" ")[0] for line in shown] == ["starting", "stopped"] and said[-1] == "interrupted"
+    assert "Serving notebooks" in call("logs", container).stdout
+    assert ensure_running(engine, made) == container
     assert "ipykernel" not in processes(container)
     # What the image has itself is found before Jupyter's own requirements.
     path = sh(container, "python3 -c 'import sys; print(sys.path[-1])'")

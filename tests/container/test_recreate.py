@@ -1,4 +1,4 @@
-"""A container made anew for a port, a mount or GPUs keeps its files."""
+"""A container made anew for a port, a mount or GPUs keeps its files; one whose image was rebuilt is replaced."""
 
 from __future__ import annotations
 
@@ -79,6 +79,18 @@ def test_where_it_fails_the_old_one_is_back(engine, made, sh):
     assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
 
 
+def test_a_taken_port_is_reported_in_one_line_before_anything_is_stopped(engine, made, sh):
+    name = ensure_running(engine, made)
+    started, said = engine.container(name)["State"]["StartedAt"], list[str]()
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = Port("127.0.0.1", taken.getsockname()[1], 80)
+        with pytest.raises(UsageError, match=f"^127.0.0.1:{port.host} is in use[^\n]*$"):
+            ensure_running(engine, made, RunOptions(ports=(port,)), said.append)
+    assert (engine.container(name)["State"]["StartedAt"], said) == (started, [])
+
+
 def test_where_it_was_broken_off_the_next_command_finds_it(engine, made, sh):
     name = ensure_running(engine, made)
     sh(name, "echo work > /made/work")
@@ -105,6 +117,66 @@ def test_running_commands_are_not_killed_for_it(engine, made, sh):
     finally:
         sh(name, "touch /made/enough")
         running.join()
+
+
+def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(engine, made, base, sh, call, rebuild):
+    port = Port("127.0.0.1", free_port(), 80)
+    name, said = ensure_running(engine, made, RunOptions(ports=(port,))), list[str]()
+    sh(name, "touch /tmp/temporary; rm /tmp/temporary; cd; pwd")
+    rebuild(f"FROM {base}\nENV BUILD=2\n")
+    ensure_running(engine, made, notify=said.append)
+    assert (sh(name, "echo $BUILD"), said) == ("2\n", [f"recreating {name}: its image was rebuilt"])
+    assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
+    assert engine.container(name)["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] == str(port.host)
+    sh(name, "touch /made/first")
+    ensure_running(engine, made, RunOptions(shm=1 << 27))  # the file is in a snapshot now
+    rebuild(f"FROM {base}\nENV BUILD=3\n")
+    done = call("exec", name, "--", "sh", "-c", "echo $BUILD; ls /made")
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    kept = f"{name}.old-1"
+    assert f"`reprokit shell --name {kept} {made.label}` opens it" in done.stderr
+    assert _snapshots(engine, name) == [f"reprokit-snapshot:{kept}"]
+    sh(name, "touch /made/second")
+    rebuild(f"FROM {base}\nENV BUILD=4\n")
+    done = call("run", made.label, "--", "sh", "-c", "echo $BUILD; ls /made")
+    assert done.stdout == "4\n" and "such as /made/second" in done.stderr
+    call("stop", name)  # the kept one has its port
+    done = call("run", "--name", kept, made.label, "--", "sh", "-c", "echo $BUILD; ls /made")
+    assert (done.returncode, done.stdout) == (0, "2\nfirst\n"), done.stderr
+    assert call("rm", "--force", kept, f"{name}.old-2").returncode == 0
+    assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
+    assert engine.image(f"reprokit-snapshot:{kept}") is None
+
+
+def test_a_container_of_an_older_image_is_used_only_if_asked_for(engine, made, base, sh, call, rebuild):
+    name = ensure_running(engine, made)
+    started = threading.Event()
+    command = Command(["sh", "-c", LASTING])
+    running = threading.Thread(target=lambda: attach(engine, name, command, lambda *_: started.set()))
+    running.start()
+    assert started.wait(120)
+    rebuild(f"FROM {base}\nENV BUILD=2\n")
+    try:
+        for verb, *words in (("run", "--", "true"), ("exec", "--", "true"), ("shell",)):
+            refused = call(verb, made.label, *words)
+            assert refused.returncode == 2 and "1 of its commands still run" in refused.stderr, refused
+            assert "--stale" in refused.stderr
+            used = call(verb, "--stale", made.label, *words)
+            assert used.returncode == 0 and f"{name} is from an older build" in used.stderr, used
+    finally:
+        sh(name, "touch /made/enough")
+        running.join()
+
+
+def test_a_failure_to_replace_restores_the_old_one(engine, made, base, sh, rebuild):
+    name = ensure_running(engine, made)
+    sh(name, "echo work > /made/work")
+    before = engine.container(name)["Id"]
+    rebuild(f"FROM {base}\nENV BUILD=2\n")
+    with pytest.raises(EngineError, match="GPU"):
+        ensure_running(engine, made, RunOptions(gpus="all"))
+    assert engine.container(name)["Id"] == before
+    assert sh(name, "cat /made/work") == "work\n"
 
 
 def test_a_deep_chain_becomes_one_layer(engine, made, monkeypatch, sh):

@@ -86,7 +86,7 @@ def test_it_is_reached_by_its_name_and_ends_with_the_container(engine, mine):
     assert again.stdout == "one\n" and "starting services" not in again.stderr
     (row,) = [row for row in json.loads(call("ps", "--json").stdout) if row["recipe"] == mine.name]
     assert {name: each["state"] for name, each in row["services"].items()} == {"db": "running"}
-    assert "service db: running" in call("ps").stdout
+    assert "db: running" in call("ps", row["name"]).stdout
     made = engine.container(services.name_of(row["name"], "db"))
     assert not made["HostConfig"]["PortBindings"] and not made["HostConfig"]["PublishAllPorts"]
     # Another environment is another service; what it stored is gone with it.

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,11 @@ def test_a_workspace_of_an_earlier_version_is_named_with_the_commands_that_settl
 
 def test_the_real_path_is_printed_when_it_is_made(paper, capsys):
     made = prepare(paper, print)
-    assert capsys.readouterr().out == f"made the workspace {made.resolve()}\n"
+    printed, hint = capsys.readouterr().out.splitlines()
+    assert printed == f"made the workspace {made.resolve()}"
     prepare(paper, print)
+    assert capsys.readouterr().out == ""
+    (made / "mine").touch()
+    subprocess.run(hint.partition(": ")[2], shell=True, check=True)
+    assert prepare(paper, print) == Path("workspaces/paper").resolve() and Path("workspaces/paper/mine").exists()
     assert capsys.readouterr().out == ""

@@ -168,7 +168,7 @@ def test_an_interrupted_sender_leaves_only_partial_blobs(nodes, user, large):
         wait_for(lambda: arrived(node) > MOST_OF_HALF)
         send_when_asleep(process.pid)
         _, err = process.communicate(timeout=200)
-    assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted")
+    assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted: the same command continues")
     wait_for(lambda: not node.pids("root@notty"))
     assert [file.suffix for file in node.incoming.glob("*/*") if file.suffix != ".pid"] == [".part"]
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
+import platform
 import re
+import subprocess
+import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,22 +59,48 @@ def completed(exit_code: int, text: str = "") -> Completed:
 
 
 class Stub:
-    """An engine that takes any file."""
+    """An engine of this machine that takes any file."""
+
+    def __init__(self) -> None:
+        self.tars: list[bytes] = []
 
     def put_archive(self, container: str, folder: str, tar: bytes) -> None:
-        pass
+        self.tars.append(tar)
+
+    def version(self) -> dict[str, str]:
+        return {"Arch": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]}
 
 
-def test_without_a_compiler_the_package_is_named():
+def test_without_a_compiler_anywhere_the_package_is_named(monkeypatch):
+    monkeypatch.setenv("PATH", "")
     with pytest.raises(WorkFailed) as raised:
-        peaks.processors(Stub(), "c", lambda argv: completed(1), [1])
-    assert "no C++ compiler" in raised.value.message and "`g++`" in raised.value.hint
+        peaks.processors(Stub(), "c", lambda argv: completed(1), [1], print)
+    assert "needs a C++ compiler" in raised.value.message and "`g++`" in raised.value.hint
+
+
+@pytest.mark.compiler
+@pytest.mark.slow
+def test_this_machine_compiles_for_an_image_without_a_compiler(tmp_path):
+    stub, program = Stub(), tmp_path / "tmp/reprokit-peaks"
+
+    def ask(argv: list[str]) -> Completed:
+        if argv[0] == "sh":
+            return completed(1)
+        with tarfile.open(fileobj=io.BytesIO(stub.tars[-1])) as tar:
+            tar.extractall(tmp_path, filter="data")
+        assert b"PT_INTERP" not in subprocess.run(["readelf", "-l", program], capture_output=True, check=True).stdout
+        done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, check=False)
+        return Completed(done.returncode, done.stdout, done.stderr)
+
+    said: list[str] = []
+    (found,) = peaks.processors(stub, "c", ask, [1], said.append)
+    assert found.threads == 1 and found.peaks["float32"] > 0 and "no C++ compiler" in said[0]
 
 
 def test_loops_that_fail_say_why():
     answers = iter([completed(0), completed(0), replace(completed(1), stderr="9 MB of memory are available\n")])
     with pytest.raises(WorkFailed, match="the loops failed: 9 MB of memory are available"):
-        peaks.processors(Stub(), "c", lambda argv: next(answers), [1])
+        peaks.processors(Stub(), "c", lambda argv: next(answers), [1], print)
 
 
 @pytest.mark.parametrize(
@@ -85,4 +115,4 @@ def test_loops_that_fail_say_why():
 )
 def test_forged_peaks_are_refused(line):
     with pytest.raises(SourceError):
-        peaks.processors(Stub(), "c", lambda argv: completed(0, line), [1])
+        peaks.processors(Stub(), "c", lambda argv: completed(0, line), [1], print)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +14,7 @@ from reprokit.container.attach import Command
 from reprokit.container.execute import Completed
 from reprokit.container.settings import RunOptions
 from reprokit.errors import EngineError, UsageError, WorkFailed
+from reprokit.host.mounts import BindMount
 from reprokit.profiling import run
 from reprokit.untrusted.files import Folder
 from tests.support.images import tar_of
@@ -24,12 +26,16 @@ class Stub:
     def __init__(self, known: set[str], restricted: bool = False, report: dict[str, bytes] | None = None) -> None:
         self.known, self.restricted, self.report = known, restricted, {"report": b"x"} if report is None else report
         self.made: list[tuple[tuple[str, ...], bool]] = []
+        self.mounts: list[tuple[BindMount, ...]] = []
         self.notices: list[str] = []
+
+    host = SimpleNamespace(name="")
 
     def ensure_running(self, engine, target, options: RunOptions, notify) -> str:
         if unknown := set(options.capabilities) - self.known:
             raise EngineError(f'invalid CapAdd: unknown capability: "CAP_{unknown.pop()}"')
         self.made.append((options.capabilities, options.root))
+        self.mounts.append(options.mounts)
         return "c"
 
     def execute(self, engine, container, argv, **options) -> Completed:
@@ -87,6 +93,19 @@ def test_ncu_gets_one_only_where_the_driver_asks_for_it_and_the_user_for_root(pr
     assert refused.made == [((), False)]
     assert profile(Stub({"SYS_ADMIN"}, restricted=True), "ncu", "root") == [((), True), (("SYS_ADMIN",), True)]
     assert profile(Stub(set()), "ncu", "root") == [((), True)]
+
+
+def test_this_machines_tool_is_mounted_if_the_image_has_none(profile, monkeypatch):
+    monkeypatch.setattr(run, "_succeeds", lambda ask, argv: False)
+    mount = BindMount("/opt/nvidia/nsight-systems/2024.1.1", "/.reprokit-nsys", True)
+    monkeypatch.setattr(run.host_tools, "nsight", lambda: {"nsys": (mount, "/.reprokit-nsys/bin/nsys")})
+    stub = Stub(set())
+    assert profile(stub, "nsys") == [((), False)] * 2
+    assert stub.mounts == [(), (mount,)] and f"nsys: this machine's, from {mount.source}" in stub.notices
+    node = Stub(set())
+    node.host = SimpleNamespace(name="lab1")
+    with pytest.raises(UsageError, match="has nsys"):
+        profile(node, "nsys")
 
 
 def test_a_profiler_that_leaves_no_report_failed(profile):

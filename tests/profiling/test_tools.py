@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
+from reprokit.host.mounts import BindMount
+from reprokit.profiling import host_tools
 from reprokit.profiling.tools import FOLDER, HOME, choose, profilers
 
 ALL = ("torch", "nsys", "ncu", "perf", "py-spy")
@@ -51,7 +53,7 @@ def test_torch_needs_a_program(argv):
 @pytest.mark.parametrize(
     ("requested", "message", "hint"),
     [
-        ("ncu", "the image has no ncu", "`nsight-compute`"),
+        ("ncu", "neither the image nor this machine has ncu", "`nsight-compute`"),
         ("perf", "the image has no perf", "`linux-perf`"),
         ("py-spy", "the image has no py-spy", "`py-spy`"),
         ("torch", "the image has no torch", "`torch`"),
@@ -63,6 +65,33 @@ def test_what_is_missing_is_named_with_its_package(requested, message, hint):
     with pytest.raises(UsageError, match=message) as raised:
         choose(["python3", "x.py"], requested, (), False)
     assert hint in raised.value.hint
+
+
+def test_what_the_image_lacks_is_brought():
+    brought = {"py-spy": "/brought/py-spy", "nsys": "/brought/nsys"}
+    spy = choose(["python3", "x.py"], None, (), False, brought)
+    assert (spy.name, spy.wrap(["python3", "x.py"])[0]) == ("py-spy", "/brought/py-spy")
+    assert choose(["python3", "x.py"], None, ("perf",), False, brought).name == "perf"
+    nsys = choose(["./a.out"], "nsys", (), True, brought)
+    assert nsys.wrap(["./a.out"])[0] == "/brought/nsys"
+    assert all(summary[2].startswith("/brought/nsys stats ") for summary in nsys.summaries)
+    assert choose(["./a.out"], "nsys", ("nsys",), True, brought).wrap(["./a.out"])[0] == "nsys"
+
+
+def test_the_newest_nsight_tools_of_this_machine(tmp_path):
+    for file in (
+        "opt/nvidia/nsight-systems/2023.4.4/bin/nsys",
+        "opt/nvidia/nsight-systems/2023.10.1/bin/nsys",
+        "opt/nvidia/nsight-systems/2024.1.1/doc/nsys",
+        "usr/local/cuda-12.4/nsight-compute-2024.1.0/ncu",
+    ):
+        (tmp_path / file).parent.mkdir(parents=True)
+        (tmp_path / file).touch()
+    systems, compute = tmp_path / "opt/nvidia/nsight-systems", tmp_path / "usr/local/cuda-12.4"
+    assert host_tools.nsight(tmp_path) == {
+        "nsys": (BindMount(f"{systems}/2023.10.1", "/.reprokit-nsys", True), "/.reprokit-nsys/bin/nsys"),
+        "ncu": (BindMount(f"{compute}/nsight-compute-2024.1.0", "/.reprokit-ncu", True), "/.reprokit-ncu/ncu"),
+    }
 
 
 def test_only_perf_needs_more_capabilities_from_the_start():

@@ -28,13 +28,13 @@ OTHERS = {
     "reprokit's own private folders": """
         bench/checkout.py bench/container.py bundle/inputs.py bundle/inputs_import.py container/log.py explain/last.py
         filelocks.py image/base/stage.py image/buildkit.py image/entries.py image/record.py nodes/remote_staging.py
-        nodes/spool.py nodes/ssh.py oci/blob_folder.py paths.py results/index.py results/reproduction.py
-        supply/fetch/download.py supply/fetch/partial.py supply/fetch/pool.py supply/guard.py supply/kinds/apt/deb.py
-        supply/kinds/conda/archive.py supply/kinds/conda/environment.py supply/kinds/git/archive.py
-        supply/kinds/git/fetch.py supply/kinds/git/indexing.py supply/kinds/git/store.py supply/kinds/wheels/uv.py
-        supply/serve/site.py
-        supply/store.py supply/upkeep/collect.py supply/upkeep/inventory.py supply/upkeep/verify.py sweep/inside.py
-        sweep/slurm_array.py verify/compare.py verify/run.py
+        nodes/spool.py nodes/ssh.py oci/blob_folder.py paths.py profiling/peaks.py results/index.py
+        results/reproduction.py supply/fetch/download.py supply/fetch/partial.py supply/fetch/pool.py supply/guard.py
+        supply/kinds/apt/deb.py supply/kinds/conda/archive.py supply/kinds/conda/environment.py
+        supply/kinds/git/archive.py supply/kinds/git/fetch.py supply/kinds/git/indexing.py supply/kinds/git/store.py
+        supply/kinds/wheels/uv.py supply/serve/site.py supply/store.py supply/upkeep/collect.py
+        supply/upkeep/inventory.py supply/upkeep/verify.py sweep/inside.py sweep/slurm_array.py verify/compare.py
+        verify/run.py
     """,
     "named on the command line, or new at the user's wish": """
         bundle/delta.py bundle/formats.py bundle/partial_file.py bundle/read.py bundle/signature.py bundle/squashfs.py
@@ -43,7 +43,8 @@ OTHERS = {
     """,
     "the system's, or the user's settings": """
         cli.py completion.py config/__init__.py container/evidence.py host/gpu.py host/kills.py host/machine.py
-        host/memory.py host/mounts.py nodes/config.py supply/kinds/apt/settings.py supply/kinds/wheels/index.py
+        host/memory.py host/mounts.py nodes/config.py profiling/host_tools.py supply/kinds/apt/settings.py
+        supply/kinds/wheels/index.py
     """,
     "only names in a folder of recipes or results, or a file that replaces another": """
         bundle/recipes.py commands/results.py recipe/find.py supply/lock/file.py supply/upkeep/names.py

@@ -115,7 +115,7 @@ def test_an_interrupted_export_is_resumed(two: tuple[str, str], tmp_path: Path) 
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=200)[1]
     if process.returncode == 130:
-        assert said.endswith("interrupted\n")
+        assert said.endswith("interrupted: the same command continues\n")
         assert not out.exists()
     export(*two, "-o", str(out))
     assert not partial.exists()
