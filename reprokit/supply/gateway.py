@@ -81,7 +81,7 @@ class Gateway:
             self._sets[self.secret_site.host] = {self.secret_site.key: self.secret_site}
         self.mirrors = Mirrors(self.store)
         # The user's own hosts are looked up only when needed: that runs pip, which takes longer than most requests.
-        self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy), named=self.named)
+        self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy, lost=self.store.lost), named=self.named)
         listening = self.listening or socket.create_server(("127.0.0.1", 0))
         self.address = self.address or listening.getsockname()
         self._server = _Server(self, listening)
