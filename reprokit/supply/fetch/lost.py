@@ -24,7 +24,7 @@ class LostHosts:
         self._clock = clock
         self._lock = threading.Lock()
         self._answered: set[str] = set()
-        self._failing: dict[str, tuple[int, float]] = {}
+        self._failing: dict[str, tuple[int, float, str]] = {}
         self._lost: dict[str, str] = {}
 
     def answered(self, url: str) -> None:
@@ -38,9 +38,9 @@ class LostHosts:
         """Record one connection that failed."""
         host, now = _host(url), self._clock()
         with self._lock:
-            count, since = self._failing.get(host, (0, now))
+            count, since, _ = self._failing.get(host, (0, now, ""))
             if host in self._failing or len(self._failing) < _MOST:
-                self._failing[host] = (count + 1, since)
+                self._failing[host] = (count + 1, since, why)
             if count + 1 >= _FAILURES and (host not in self._answered or now - since >= _PATIENCE_S):
                 self._lost[host] = why
 
@@ -52,6 +52,10 @@ class LostHosts:
     def why(self, url: str) -> str:
         """Why the host of this address is lost; empty if it is not."""
         return self._lost.get(_host(url), "") if self._lost else ""
+
+    def last_failure(self, url: str) -> str:
+        """Why the last connection failed; empty if the host has answered since."""
+        return self._failing.get(_host(url), (0, 0.0, ""))[2]
 
 
 def _host(url: str) -> str:
