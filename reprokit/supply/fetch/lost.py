@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from urllib.parse import urlsplit
 
 _FAILURES = 2  # one may be an accident
@@ -56,6 +56,14 @@ class LostHosts:
     def last_failure(self, url: str) -> str:
         """Why the last connection failed; empty if the host has answered since."""
         return self._failing.get(_host(url), (0, 0.0, ""))[2]
+
+
+def listed(failures: Mapping[str, str]) -> str:
+    """Hosts and why each failed, in words; each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for host, why in failures.items():
+        by_reason.setdefault(why, []).append(host)
+    return "; ".join(f"{', '.join(hosts)}: {why}" for why, hosts in by_reason.items())
 
 
 def _host(url: str) -> str:

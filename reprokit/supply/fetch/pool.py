@@ -17,6 +17,7 @@ from reprokit.supply.fetch import partial as partials
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.download import Download, Unobtainable, place
 from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.lost import listed
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Progress, Tally
@@ -257,12 +258,8 @@ def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
 def _unreachable(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
     """Name each host once, however many files there are."""
     kinds = sorted({failure.locked.kind for failure in failures})
-    hosts: dict[str, list[str]] = {}
-    for url, refusal in (pair for failure in failures for pair in failure.refusals.items()):
-        if place(url) not in hosts.setdefault(refusal.why, []):
-            hosts[refusal.why].append(place(url))
-    named = "; ".join(f"{', '.join(names)}: {why}" for why, names in hosts.items())
-    return f"no host of {' and '.join(kinds)} can be reached: {named}", "", mirror_hint(*kinds)
+    hosts = {place(url): refusal.why for failure in failures for url, refusal in failure.refusals.items()}
+    return f"no host of {' and '.join(kinds)} can be reached: {listed(hosts)}", "", mirror_hint(*kinds)
 
 
 def not_stored(inputs: Sequence[LockedInput]) -> SourceError:
