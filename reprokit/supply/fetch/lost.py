@@ -53,6 +53,9 @@ class LostHosts:
         """Why the host of this address is lost; empty if it is not."""
         return self._lost.get(_host(url), "") if self._lost else ""
 
+    def has_answered(self, url: str) -> bool:
+        return _host(url) in self._answered
+
     def last_failure(self, url: str) -> str:
         """Why the last connection failed; empty if the host has answered since."""
         return self._failing.get(_host(url), (0, 0.0, ""))[2]

@@ -37,6 +37,7 @@ class FetchFailed(SourceError):
     def __init__(self, failures: Sequence[Unobtainable]) -> None:
         self.failures = tuple(sorted(failures, key=lambda failure: failure.locked.name))
         super().__init__(*explained(self.failures))
+        self.cause_known = all(failure.unreachable for failure in failures)
 
 
 @dataclass(frozen=True)
