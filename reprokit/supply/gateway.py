@@ -25,7 +25,7 @@ from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from reprokit.config import mirror_hint
-from reprokit.errors import ReprokitError, SourceError
+from reprokit.errors import NoConnection, ReprokitError
 from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.lost import listed
@@ -134,11 +134,11 @@ class Gateway:
         found = self.mirrors.apt.proxy(address.hostname or "") if of_apt else None
         return urlsplit(found) if found else None
 
-    def unreached(self, what: str) -> SourceError | None:
+    def unreached(self, what: str) -> NoConnection | None:
         """The error for `what` if hosts of an archive that were requested cannot be reached: apt does not name them."""
         failures = {host: why for host in sorted(self.hosts) if (why := self.store.lost.last_failure(f"http://{host}"))}
         return (
-            SourceError(f"{what}: no connection to {listed(failures)}", hint=mirror_hint("apt")) if failures else None
+            NoConnection(f"{what}: no connection to {listed(failures)}", hint=mirror_hint("apt")) if failures else None
         )
 
     def server(self, address: SplitResult) -> InputServer | None:

@@ -18,7 +18,7 @@ from filelock import FileLock
 
 from reprokit.config import mirror_hint
 from reprokit.display import Notify
-from reprokit.errors import ReprokitError, SourceError
+from reprokit.errors import NoConnection, ReprokitError, SourceError
 from reprokit.formatting import counted
 from reprokit.redact import redact
 from reprokit.supply.fetch.stop import Stop, Stopped
@@ -252,8 +252,8 @@ def explained(answers: dict[str, GitFailed], commit: Commit) -> SourceError:
 def unread(error: GitFailed, where: str, text: str = "") -> SourceError:
     """The error for a repository that cannot be read, with the remedy; `text` replaces git's own."""
     if error.unreachable:
-        hint = mirror_hint("git")
-    elif any(words in str(error) for words in _FOR_GOOD):
+        return NoConnection(text or str(error), where, mirror_hint("git"))
+    if any(words in str(error) for words in _FOR_GOOD):
         copy = "name it in REPROKIT_GIT_MIRRORS or the configuration: `reprokit help mirrors`"
         hint = f"check the address and the commit; if you have a copy of the repository, {copy}"
     elif "unable to access" in str(error):

@@ -14,7 +14,7 @@ from packaging.version import Version
 from reprokit.compat.facts import bundled
 from reprokit.config import mirror_hint
 from reprokit.display import Notify
-from reprokit.errors import SourceError
+from reprokit.errors import NoConnection, SourceError
 from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
@@ -190,14 +190,15 @@ def moved_wheels(
     return sorted(found)
 
 
-class IndexUnreachable(SourceError):
+class IndexUnreachable(NoConnection):
     """The recipe's `indexes` that may have what the user's own lack cannot be reached."""
 
-    def __init__(self, missing: uv.Unsatisfied, indexes: Mapping[str, str]) -> None:
+    def __init__(self, missing: uv.Unsatisfied, indexes: Mapping[str, str], requirements: Sequence[str]) -> None:
         self.indexes = tuple(indexes)
         index, why = next(iter(indexes.items()))
         message = f"the index cannot be reached: {why}; without it, {missing.message}"
-        super().__init__(message, index, "; ".join(filter(None, [mirror_hint("wheels"), _other_torch(missing.where)])))
+        others = filter(None, map(_other_torch, requirements))
+        super().__init__(message, index, "; ".join([mirror_hint("wheels"), *others]))
 
 
 def resolve_versions(
@@ -218,20 +219,20 @@ def resolve_versions(
     unreachable = {index: why for index in request.indexes if (why := _no_connection(index, mirrors))}
     request = replace(request, indexes=[index for index in request.indexes if index not in unreachable])
     if not request.indexes:
-        raise IndexUnreachable(missing, unreachable)
+        raise IndexUnreachable(missing, unreachable, own.requirements)
     notify(f"{missing.message}; trying the recipe's indexes too")
     with guarded(mirrors.store, mirrors.own) as variables:
         try:
             return _asked(request, mirrors, preferred, variables, notify)
         except uv.Unsatisfied as error:
             if unreachable:
-                raise IndexUnreachable(error, unreachable) from None
+                raise IndexUnreachable(error, unreachable, own.requirements) from None
             raise _with_neighbours(error, request, variables) from None
         except uv.Unreachable as error:
             for index in request.indexes:
                 if _belongs(error.where, index):
                     why = error.message.removeprefix("a package index could not be reached: ")
-                    raise IndexUnreachable(missing, {index: why}) from None
+                    raise IndexUnreachable(missing, {index: why}, own.requirements) from None
             raise
 
 
