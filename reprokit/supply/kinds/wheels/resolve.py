@@ -216,7 +216,7 @@ def resolve_versions(
         if not request.indexes:
             raise _with_neighbours(error, own, {}) from None
         missing = error
-    unreachable = {index: why for index in request.indexes if (why := _no_connection(index, mirrors))}
+    unreachable = {index: why for index in request.indexes if (why := no_connection(index, mirrors))}
     request = replace(request, indexes=[index for index in request.indexes if index not in unreachable])
     if not request.indexes:
         raise IndexUnreachable(missing, unreachable, own.requirements)
@@ -236,7 +236,7 @@ def resolve_versions(
             raise
 
 
-def _no_connection(index: str, mirrors: Mirrors) -> str:
+def no_connection(index: str, mirrors: Mirrors) -> str:
     """Why the index cannot be reached, empty if it can. uv itself asks an index that is down for 7 s."""
     lost = mirrors.store.lost
     if index.startswith("file:") or lost.has_answered(index):
