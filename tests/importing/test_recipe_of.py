@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,7 @@ def test_builds_of_an_index_that_cannot_be_reached_become_pypis(imported, store:
         "torch 2.7.0 is PyPI's build for CUDA 12.6: the index of cu118 cannot be reached (Connection refused); "
         "with a mirror in REPROKIT_WHEELS_MIRRORS, import again"
     ) in asked
-    assert "{torch: {cuda: " in found.text or 'cuda: "12.6"' in found.text or "cuda: '12.6'" in found.text
+    assert re.search(r"torch:\s+cuda: .?12\.6", found.text)
 
 
 @pytest.mark.slow
@@ -73,4 +74,4 @@ def test_the_stated_cuda_counts_if_its_index_can_be_reached(imported, store: Sto
         store.lost.lose(TORCH_INDEX, "Connection refused")
     found = imported(requirements_txt="torch==2.7.0\n", Dockerfile="FROM nvidia/cuda:11.8.0-devel-ubuntu22.04\n")
     assert pins(found)[0]["torch"] == torch
-    assert (TORCH_INDEX in found.text.replace("# ", "")) is reached
+    assert (TORCH_INDEX in found.text) is reached
