@@ -9,9 +9,11 @@ class ReprokitError(Exception):
     """`message` is what is wrong, `where` the file, line, container or address, `hint` the command that fixes it.
 
     `explanation` holds lines that name the cause, found in the output of what failed; `causes` are all that were found.
+    With `cause_known`, nobody looks for it in that output.
     """
 
     exit_code = 1
+    cause_known = False
 
     def __init__(self, message: str, where: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -48,6 +50,12 @@ class SourceError(ReprokitError):
     """The network or a source failed."""
 
     exit_code = 4
+
+
+class NoConnection(SourceError):
+    """The hosts of a source cannot be reached. The hint names the setting of mirrors."""
+
+    cause_known = True
 
 
 def unread(error: OSError | UnicodeDecodeError) -> str:

@@ -14,6 +14,7 @@ from reprokit.untrusted.text import dump, echo
 if TYPE_CHECKING:
     from reprokit.engine import Engine
     from reprokit.image.sizes import SizedImage
+    from reprokit.recipe.find import Target
 
 
 def size(
@@ -46,11 +47,24 @@ def size(
         dump({"images": data, "together": together})
     else:
         _print(images, freed, together)
+        _print_apart(targets)
     if plot:
         from reprokit.results.size_plots import draw_sizes
 
         draw_sizes(images, plot)
         notify(f"drawn: {plot}")
+
+
+def _print_apart(targets: Sequence[Target]) -> None:
+    """Name the recipes that share less than they could, as their locks are of different days."""
+    from itertools import combinations
+
+    from reprokit.image.lock.beside import locked_apart
+
+    pairs = [pair for pair in combinations(targets, 2) if locked_apart(*pair)]
+    labels = " ".join(dict.fromkeys(target.label for pair in pairs for target in pair))
+    if labels:
+        echo(f"would share more if they were locked together: `reprokit lock {labels} --update base --update apt`")
 
 
 def _sized(engine: Engine, image_id: str, name: str) -> SizedImage:

@@ -159,6 +159,13 @@ def variable(kind: str) -> str:
     return f"REPROKIT_{kind.upper()}_MIRRORS"
 
 
+def mirror_hint(*kinds: str) -> str:
+    """The remedy if no host of these kinds can be reached."""
+    variables = [variable(kind) for kind in kinds if kind in KINDS]
+    name = f", or name a mirror in {' and '.join(variables)} or the configuration" if variables else ""
+    return f"check the network and its proxy{name}: `reprokit help mirrors`"
+
+
 def _variables(environment: Mapping[str, str]) -> Iterator[MirrorEntry]:
     for kind in KINDS:
         written = [part.strip() for part in environment.get(variable(kind), "").split(",")]

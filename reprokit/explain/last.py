@@ -123,7 +123,7 @@ def explained() -> Iterator[None]:
     except UsageError:
         raise
     except ReprokitError as error:
-        if not (error.explanation or error.causes):
+        if not (error.cause_known or error.explanation or error.causes):
             error.causes = tuple(causes_of(f"{error.message}\n{error.where}\n"))
             error.explanation = shown(error.causes)
         raise

@@ -14,7 +14,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 from reprokit.compat.facts import Facts
 from reprokit.importing.decision import Choice, Decision, Versions
 from reprokit.importing.edits import comment, text_of
-from reprokit.importing.torch_build import torch_block, torch_build
+from reprokit.importing.torch_build import TorchBuild, torch_block, torch_build
 from reprokit.recipe.fields import HttpUrl
 from reprokit.recipe.pin_names import NOT_ON_PYPI, PACKAGES, PIN_NAMES
 from reprokit.untrusted.text import escaped
@@ -26,22 +26,28 @@ _WITHOUT_METADATA = ("3.5", "3.6", "3.7")  # Pythons without importlib.metadata
 _MOST_SHOWN = 80  # characters of a value in a comment, which ends with file, line and reason
 
 
-def draft(decision: Decision, versions: Versions, address: str, commit: str, facts: Facts) -> str:
-    """The recipe's text. Without `address` and `commit` the code itself is not part of the image."""
-    here = Writer(decision, versions, address if commit else "", commit, facts)
-    return text_of(here.recipe())
+def draft(
+    decision: Decision, versions: Versions, address: str, commit: str, facts: Facts, build: TorchBuild | None = None
+) -> str:
+    """The recipe's text. Without `address` and `commit` the code itself is not part of the image.
+
+    `build` replaces the build of torch that the decision chooses.
+    """
+    build = build or torch_build(decision, versions, facts)
+    return text_of(Writer(decision, versions, address if commit else "", commit, facts, build).recipe())
 
 
 class Writer:
     """Builds the recipe of one decision."""
 
-    def __init__(self, decision: Decision, versions: Versions, address: str, commit: str, facts: Facts) -> None:
-        self.decision, self.versions, self.facts = decision, versions, facts
+    def __init__(
+        self, decision: Decision, versions: Versions, address: str, commit: str, facts: Facts, build: TorchBuild
+    ) -> None:
+        self.decision, self.versions, self.facts, self.build = decision, versions, facts, build
         self.address, self.commit = address, commit
         self.path = f"/opt/{decision.name}"
         self.installed = decision.project is not None and bool(address) and not decision.project_folder
         self.variant_name = "cuda" if "cuda" in decision.pins else "cpu"
-        self.build = torch_build(decision, versions, facts)
         self.torch, self.torch_index = self.build.version, self.build.index
         self.torch_block = torch_block(self.torch, facts)
 

@@ -45,7 +45,8 @@ def read(statements: Iterable[Statement], base: PythonBase) -> tuple[dict[str, l
             questions.append(Question(f"{statement.value!r} is no requirement that pip reads", statement.origin))
             continue
         if requirement.url:  # it could name a file of this host
-            questions.append(Question(f"{requirement.name} is installed from {requirement.url}", statement.origin))
+            text = f"{requirement.name} is installed from {requirement.url}, and left out: an index may have another"
+            questions.append(Question(f"{text} project of that name", statement.origin))
         elif is_for(requirement, environment):
             found.setdefault(canonicalize_name(requirement.name), []).append(Stated(requirement, statement))
     return found, questions

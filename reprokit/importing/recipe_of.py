@@ -17,12 +17,14 @@ from reprokit.importing.decision import Choice, Decision, Question, Versions
 from reprokit.importing.draft import draft
 from reprokit.importing.fit import Fit
 from reprokit.importing.python_choice import candidates
+from reprokit.importing.torch_build import TorchBuild, torch_build, without_index
 from reprokit.importing.tree import Tree
 from reprokit.importing.versions import versions_of
 from reprokit.importing.wheel_changes import WheelChanges
 from reprokit.recipe.load import load_text
 from reprokit.supply.kinds.wheels.listing import reached
 from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.resolve import no_connection
 from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied
 from reprokit.supply.mirrors.places import Mirrors
 
@@ -63,13 +65,29 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         decision = _with_version(replace(decision, apt=tuple(known.values())), tree)
         earlier = tuple(Question(f"{value} was tried first: {error.message}") for value, error in failures)
         versions = replace(versions, questions=(*earlier, *versions.questions))
-        text = draft(decision, versions, tree.address, tree.commit, facts)
+        build, questions = _torch_build(decision, versions, mirrors, facts)
+        versions = replace(versions, questions=(*versions.questions, *questions))
+        text = draft(decision, versions, tree.address, tree.commit, facts, build)
         variant_name = next(iter(load_text(text, f"recipes/{name}.yaml", name).variants))
         resolved = WheelChanges(moment.time, versions.later, mirrors, facts, notify)
         text, fitted = Fit(facts, resolved.of).fitted(text, name, variant_name)
         return ImportedRecipe(text, decision, versions, tuple(fitted))
     value, first = failures[0]
     raise SourceError(f"no versions fit for {value}: {first.message}", first.where, first.hint) from None
+
+
+def _torch_build(
+    decision: Decision, versions: Versions, mirrors: Mirrors, facts: Facts
+) -> tuple[TorchBuild, list[Question]]:
+    """The build of torch, from an index that can be reached if possible."""
+    build = torch_build(decision, versions, facts)
+    if not build.index or not mirrors.pip.index or mirrors.store.lost.last_failure(mirrors.pip.index):
+        return build, []
+    why = no_connection(build.index, mirrors)
+    if not why:
+        return build, []
+    build, question = without_index(build, why, decision, facts)
+    return build, [question]
 
 
 def _with_version(decision: Decision, tree: Tree) -> Decision:

@@ -10,6 +10,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sdist_filename, parse_wheel_filename
 from pip_requirements_parser import InstallRequirement
 
+from reprokit.compat.distributions import bundled_distributions
 from reprokit.importing.model import Scope, SourceFile, Statement, Statements
 from reprokit.recipe.requirements import parsed_lines
 
@@ -72,9 +73,10 @@ def _one(file: SourceFile, found: InstallRequirement, line: int, scope: Scope | 
 
 
 def address_statements(file: SourceFile, url: str, line: int, scope: Scope | None, name: str = "") -> Statements:
-    """The statement of a requirement that is an address or a path: a wheel or sdist by its name, otherwise a source.
+    """The statement of a requirement that is an address or a path: a wheel or sdist, otherwise a source.
 
-    What is neither is a question, and the project's release of the index where its name is known.
+    A wheel or sdist of a known project stands for that release. Another one keeps its address: on an index, anybody may
+    have registered its name. What is neither is a question.
     """
     scheme, _, address = url.partition("+")
     if scheme == "git":
@@ -102,13 +104,16 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
         else:
             project, version = parse_sdist_filename(basename)
         if parts.hostname not in _FORGES:
-            yield file.states("package", f"{project}=={version}", line, scope)
+            known = bundled_distributions().knows(project)
+            yield file.states("package", f"{project}=={version}" if known else f"{project} @ {url}", line, scope)
             return
     except (InvalidWheelFilename, InvalidSdistFilename):
         pass
     if parts.hostname in _FORGES:
         owner = "/".join(parts.path.split("/")[1:3])
         yield _source(file, f"https://{parts.hostname}/{owner}", basename.removesuffix(".zip"), line, scope, name)
+    elif name:
+        yield file.states("package", f"{name} @ {url}", line, scope)
     else:
         yield file.states("unread", f"an address that is not a wheel or sdist: {url[:200]}", line, scope)
 

@@ -7,14 +7,14 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from reprokit.display import Notify
-from reprokit.errors import SourceError, UsageError
+from reprokit.errors import UsageError
 from reprokit.importing.requirement_facts import is_version
 from reprokit.importing.tree import CommitTree, FolderTree, Tree
 from reprokit.recipe.fields import GitUrl
 from reprokit.redact import redact
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
-from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.kinds.git.fetch import ensure, unread
 from reprokit.supply.kinds.git.store import Commit, folder_of
 from reprokit.supply.mirrors.places import Mirrors
 
@@ -58,7 +58,7 @@ def _resolved(address: str, name: str, mirrors: Mirrors) -> str:
             with git_environment(place, mirrors) as environ:
                 lines = git("ls-remote", "--", place, name, f"{name}^{{}}", environ=environ).splitlines()
         except GitFailed as error:
-            failure = str(error)
+            failure = error
             continue
         refs = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
         for ref in (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}", name):
@@ -66,4 +66,4 @@ def _resolved(address: str, name: str, mirrors: Mirrors) -> str:
                 return refs[ref]
         hint = "--commit takes a branch, a tag or a full commit of 40 digits"
         raise UsageError(f"the repository has no branch or tag {name!r}", address, hint)
-    raise SourceError(f"the repository cannot be read: {failure}", address)
+    raise unread(failure, address, f"the repository cannot be read: {failure}")

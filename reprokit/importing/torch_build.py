@@ -9,7 +9,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from reprokit.compat.facts import Facts
 from reprokit.compat.version import key, key_or_zero
-from reprokit.importing.decision import Choice, Decision, Overruled, Versions
+from reprokit.importing.decision import Choice, Decision, Overruled, Question, Versions
 from reprokit.importing.merge import WEIGHTS
 from reprokit.importing.model import Statement
 
@@ -69,6 +69,22 @@ def torch_build(decision: Decision, versions: Versions, facts: Facts) -> TorchBu
         return TorchBuild(Choice(version))
     nearest = _nearest(release.builds, cuda.value)
     return _of(Choice(version), nearest) if nearest else TorchBuild(Choice(version))
+
+
+def without_index(build: TorchBuild, why: str, decision: Decision, facts: Facts) -> tuple[TorchBuild, Question]:
+    """PyPI's build of the release if the index of `build` cannot be reached, and a question that says so.
+
+    The build stays if the recipe compiles code for its CUDA, whose major version PyPI's build does not have.
+    """
+    public, _, local = build.version.partition("+")
+    default = facts.torch.releases[public].default
+    down = f"the index of {local} cannot be reached ({why})"
+    if "cuda" in decision.pins:
+        text = f"{down}, and PyPI's torch {public} is for CUDA {default}: name a mirror in REPROKIT_WHEELS_MIRRORS"
+        return build, Question(text)
+    choice = Choice(public, (), f"PyPI's build, for CUDA {default}", _lost(decision.cuda, default, down))
+    text = f"torch {public} is PyPI's build for CUDA {default}: {down}"
+    return TorchBuild(choice), Question(f"{text}; with a mirror in REPROKIT_WHEELS_MIRRORS, import again")
 
 
 def _stated(version: str, decision: Decision, facts: Facts) -> TorchBuild:

@@ -29,6 +29,7 @@ from reprokit.importing.resolution import DayResolution
 from reprokit.importing.system_choice import packages_of
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.resolve import IndexUnreachable
 from reprokit.supply.mirrors.places import Mirrors
 
 _ATTEMPTS = 25
@@ -78,6 +79,8 @@ class _VersionSearch(DayResolution):
                     raise
             except uv.Unreachable:
                 raise
+            except IndexUnreachable as error:
+                self._continue_without(error.indexes)
             except SourceError as error:
                 if not self.indexes:
                     raise
@@ -90,6 +93,21 @@ class _VersionSearch(DayResolution):
                 elif not self._follow_companions(pins):
                     return self._with_newest(pins)
         raise SourceError("no versions that fit together were found", self.decision.name)
+
+    def _continue_without(self, indexes: Sequence[str]) -> None:
+        """Take the same releases from the other indexes, which have no builds such as `+cu118`."""
+        self.indexes = tuple(index for index in self.indexes if index not in indexes)
+        builds = []
+        for requirements in (self.requirements, self.optional):
+            for key, requirement in requirements.items():
+                version = exact(requirement.specifier)
+                if version and version.local:
+                    builds += [str(requirement)] if key != "torch" else []  # see torch_build.without_index
+                    requirements[key] = Requirement(f"{with_extras(requirement)}=={version.public}")
+        self.preferred = {name: version.partition("+")[0] for name, version in self.preferred.items()}
+        instead = f"; the same releases are taken from other indexes: {', '.join(builds)}" if builds else ""
+        for index in indexes:
+            self.questions[index] = Question(f"{index} cannot be reached{instead}")
 
     def _follow_companions(self, pins: Mapping[str, str]) -> bool:
         """Take the release of a newer companion, such as a jaxlib that refuses an older jax. True if one changed."""

@@ -24,9 +24,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from reprokit.errors import ReprokitError
+from reprokit.config import mirror_hint
+from reprokit.errors import NoConnection, ReprokitError
 from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.lost import listed
 from reprokit.supply.fetch.settings import Settings, environment_proxy
 from reprokit.supply.kinds.kind import InputServer
 from reprokit.supply.mirrors.places import Mirrors
@@ -81,7 +83,7 @@ class Gateway:
             self._sets[self.secret_site.host] = {self.secret_site.key: self.secret_site}
         self.mirrors = Mirrors(self.store)
         # The user's own hosts are looked up only when needed: that runs pip, which takes longer than most requests.
-        self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy), named=self.named)
+        self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy, lost=self.store.lost), named=self.named)
         listening = self.listening or socket.create_server(("127.0.0.1", 0))
         self.address = self.address or listening.getsockname()
         self._server = _Server(self, listening)
@@ -131,6 +133,13 @@ class Gateway:
         of_apt = re.search(r"/(dists|pool)/", address.path)
         found = self.mirrors.apt.proxy(address.hostname or "") if of_apt else None
         return urlsplit(found) if found else None
+
+    def unreached(self, what: str) -> NoConnection | None:
+        """The error for `what` if hosts of an archive that were requested cannot be reached: apt does not name them."""
+        failures = {host: why for host in sorted(self.hosts) if (why := self.store.lost.last_failure(f"http://{host}"))}
+        return (
+            NoConnection(f"{what}: no connection to {listed(failures)}", hint=mirror_hint("apt")) if failures else None
+        )
 
     def server(self, address: SplitResult) -> InputServer | None:
         """The set that an address names; another one of its host refuses addresses of sets of other builds."""

@@ -42,8 +42,26 @@ def git_environment(address: str, mirrors: Mirrors) -> Iterator[Mapping[str, str
     """The environment of a git that connects to this address; None to use the user's git unrestricted.
 
     Unrestricted are mirrors, hosts of the configuration, and addresses that `url.insteadOf` changes. Others are used
-    without credential helpers, agents and netrc, and only over https. Raises SourceError for ssh to another host.
+    without credential helpers, agents and netrc, and only over https. Raises SourceError for ssh to another host,
+    GitFailed for a host that this command could not reach.
     """
+    lost = mirrors.store.lost
+    if why := lost.why(address):
+        raise GitFailed(f"{urlsplit(address).hostname} cannot be reached: {why}")
+    environ = None
+    try:
+        with _environment(address, mirrors) as environ:
+            yield environ
+    except GitFailed as error:
+        if error.unreachable and environ is None:  # otherwise the gateway records it
+            lost.failed(address, str(error))
+        elif error.unreachable and (why := lost.last_failure(address)):
+            raise GitFailed(f"{urlsplit(address).hostname} cannot be reached: {why}") from None
+        raise
+
+
+@contextmanager
+def _environment(address: str, mirrors: Mirrors) -> Iterator[Mapping[str, str] | None]:
     parts = urlsplit(address)
     if parts.scheme == "ssh":
         yield _ssh_environment(parts, mirrors.own)

@@ -18,6 +18,7 @@ from reprokit.display import Notify
 from reprokit.errors import EngineError
 from reprokit.filelocks import acquire
 from reprokit.host.disk import is_full
+from reprokit.supply.fetch.lost import LostHosts
 
 _BLOCK = 1 << 20
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -36,11 +37,12 @@ class Store:
     """Files by content in `root/sha256/`, and remembered answers in `root/index/`.
 
     Published files never change: writers rename them into place. Hold `in_use()` while you rely on a file; only
-    `reprokit store gc` and the like take the store `alone()`.
+    `reprokit store gc` and the like take the store `alone()`. `lost` are the hosts that this command could not reach.
     """
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or paths.home() / "store"
+        self.lost = LostHosts()
 
     def path(self, sha256: str) -> Path:
         return self.root / "sha256" / sha256[:2] / sha256

@@ -293,6 +293,6 @@ def test_the_address_of_a_known_project_becomes_its_release(decided):
     found = decided({"pyproject.toml": build + '[project]\nname = "t"\n'})
     assert found.requirements["scikit-build"].value == "scikit-build" and "clip" not in found.requirements
     assert [q.text for q in found.questions] == [
-        "clip is installed from git+https://forge.test/c",
+        "clip is installed from git+https://forge.test/c, and left out: an index may have another project of that name",
         "scikit-build is installed from git+https://forge.test/a/b.git; a release of the index is taken",
     ]

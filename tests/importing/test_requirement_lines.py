@@ -13,6 +13,9 @@ import pytest
         ("./libs/mylib", "unread", "what this installs: ./libs/mylib"),
         ("-e ./vendored", "unread", "what this installs: ./vendored"),
         ("hg+https://i.example/a", "unread", "what this installs: hg+https://i.example/a"),
+        ("https://h.test/own-1.0.tar.gz", "package", "own @ https://h.test/own-1.0.tar.gz"),
+        ("https://h.test/torch-1.9.0%2Bcu111-cp38-cp38-linux_x86_64.whl", "package", "torch==1.9.0+cu111"),
+        ("own @ https://h.test/own", "package", "own @ https://h.test/own"),
         ("git+http://github.com/a/b", "source", "https://github.com/a/b"),
         ("pandas>=1.*", "package", "pandas>=1"),
         ("pandas>=1.2.*,<2.*", "package", "pandas>=1.2,<2"),
@@ -62,7 +65,10 @@ def test_the_folders_of_conda_in_pip_freeze_become_releases_with_one_question(de
         "numpy, scipy: installed from folders that are not here; releases of the index are taken",
         "requirements.txt:1",
     ) in texts
-    assert ("my-own is installed from file:///home/me/my-own", "requirements.txt:3") in texts
+    own = (
+        "my-own is installed from file:///home/me/my-own, and left out: an index may have another project of that name"
+    )
+    assert (own, "requirements.txt:3") in texts
 
 
 def test_names_of_conda_in_a_requirements_file_are_read_as_such(stated):

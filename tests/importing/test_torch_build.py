@@ -11,7 +11,7 @@ from reprokit.compat.facts import bundled
 from reprokit.importing.decision import Choice, Decision, PythonBase, Versions
 from reprokit.importing.draft import draft
 from reprokit.importing.model import Origin, Statement
-from reprokit.importing.torch_build import stated_cuda, torch_build
+from reprokit.importing.torch_build import stated_cuda, torch_build, without_index
 from reprokit.recipe.load import load_text
 
 DECISION = Decision("tool", date(2022, 3, 1), PythonBase("debian:11", "3.9"), Choice("debian:11"))
@@ -42,6 +42,14 @@ def test_the_stated_cuda_chooses_the_build(torch, cuda, pin, index, lost):
     found = torch_build(replace(DECISION, cuda=stated(*cuda)), Versions({"torch": torch}), bundled())
     assert found.version == pin and found.index.rpartition("/")[2] == index
     assert [one.value for one in found.choice.lost] == lost
+
+
+def test_code_for_another_cuda_keeps_the_build_of_an_index_that_cannot_be_reached():
+    decision = replace(DECISION, pins={"cuda": Choice("11.8")})
+    build = torch_build(decision, Versions({"torch": "2.7.0"}), bundled())
+    kept, question = without_index(build, "refused", decision, bundled())
+    assert kept == build and build.version == "2.7.0+cu118"
+    assert "PyPI's torch 2.7.0 is for CUDA 12.6: name a mirror in REPROKIT_WHEELS_MIRRORS" in question.text
 
 
 def test_the_weightiest_file_is_asked_first():

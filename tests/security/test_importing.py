@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.compat.facts import bundled
+from reprokit.config import Configuration
 from reprokit.errors import UsageError
 from reprokit.importing.asof import moment_of
 from reprokit.importing.collect import collect
@@ -19,7 +20,10 @@ from reprokit.recipe.load import load_text
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
+from tests.support.fetching import HOSTS
+from tests.support.json_index import Index
 from tests.support.stores import fetch
+from tests.support.upstream import Upstream
 
 pytestmark = pytest.mark.slow
 
@@ -173,6 +177,32 @@ def test_a_folder_with_too_many_entries_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("REPROKIT_LIMIT_SOURCE_ENTRIES", "10")
     with pytest.raises(UsageError, match="more than 10 entries"):
         FolderTree(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("line", "taken"),
+    [
+        ("internal @ http://10.0.0.1/internal-1.0-py3-none-any.whl", False),
+        ("internal @ https://wheels.example/internal-1.0.tar.gz", False),
+        ("http://10.0.0.1/internal-1.0-py3-none-any.whl", False),
+        ("internal @ https://wheels.example/internal", False),
+        ("internal @ file:///srv/internal", False),
+        ("internal==1.0", True),  # the control
+    ],
+)
+def test_a_name_with_an_address_is_not_taken_from_an_index(
+    tmp_path: Path, store, upstream: Upstream, line: str, taken: bool
+):
+    """Anybody can register the name of an organisation's own package."""
+    Index(upstream, tmp_path / "wheels").wheel("internal", "1.0", "2021-01-01")
+    (tmp_path / "repository").mkdir()
+    (tmp_path / "repository" / "requirements.txt").write_text(line + "\n")
+    pip = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
+    mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=pip)
+    tree, moment = FolderTree(tmp_path / "repository"), moment_of("2024-01-01", None, "")
+    found = recipe_of("tool", tree, moment, mirrors, bundled(), lambda line: None)
+    assert ("internal" in found.versions.pins) is taken
+    assert any("installed from" in question.text for question in found.decision.questions) is not taken
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,15 @@ def test_an_upstream_that_is_away_is_named(gateway: Gateway):
     assert body.startswith(b"reprokit gateway: cannot reach 127.0.0.1: ")
 
 
+def test_archives_that_cannot_be_reached_are_named_instead_of_apts_words(gateway: Gateway, upstream: Upstream):
+    ask(gateway, f"http://127.0.0.1:{upstream.port}/a")
+    assert gateway.unreached("no packages") is None
+    ask(gateway, "http://one.invalid/dists/x")
+    error = gateway.unreached("no packages")
+    assert error and error.message.startswith("no packages: no connection to one.invalid: ")
+    assert "REPROKIT_APT_MIRRORS" in error.hint
+
+
 def test_the_hosts_own_proxy_is_used(gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch):
     upstream.answers["/dists/x"] = (200, {}, b"via proxy")
     monkeypatch.setenv("http_proxy", f"http://me:p%40ss@127.0.0.1:{upstream.port}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+from dataclasses import replace
 from pathlib import Path
 
 from reprokit.config import Configuration, MirrorEntry
@@ -58,7 +59,7 @@ class Fetch:
         self.lines: list[str] = []
 
     def __call__(self, *wants: LockedInput, settings: Settings = QUICK, offline: bool = False) -> Fetched:
-        self.places.settings = settings
+        self.places.settings = replace(settings, lost=self.store.lost)
         return fetch_all(wants, self.places, notify=self.lines.append, offline=offline)
 
     def partial(self, data: bytes, of: bytes) -> Path:

@@ -186,7 +186,7 @@ CASES = {
             ("package", "from-a-file", 1, "run"),
             ("index", "https://i.example/simple", 2, "run"),
             ("package", 'numpy==1.19; python_version < "3.9"', 3, "run"),
-            ("package", "tool==1.0", 4, "run"),
+            ("package", "tool @ https://x.example/tool-1.0-py3-none-any.whl", 4, "run"),
             ("source", "https://github.com/a/b@main", 5, "run"),
             ("unread", "not a requirement: !!", 6, "run"),
         ],

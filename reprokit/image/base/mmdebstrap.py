@@ -139,7 +139,10 @@ def resolve(release: Release, store: Store, notify: Notify) -> Bootstrap:
     """
     arguments = ['--aptopt=Acquire::Languages "none"']
     with Gateway(store, ServedSet(), archives=_Everything()) as gateway:
-        text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), notify)
+        try:
+            text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), notify)
+        except SourceError as error:
+            raise gateway.unreached(f"the packages of {release.name} cannot be resolved") or error from None
     packages = packages_of(text, store)
     if not packages:
         raise SourceError(f"{release.name} could not be resolved: its archive lists no package with a sha256")

@@ -13,6 +13,7 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.base.resolve import lock_base, locked_base
+from reprokit.image.lock.beside import followed, is_own, remember
 from reprokit.image.lock.read import still_locked
 from reprokit.image.lock.sections import SECTIONS, sections, stale
 from reprokit.image.lock.supplies import Supplier
@@ -23,6 +24,7 @@ from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds import kinds, source
+from reprokit.supply.kinds.apt.install import FollowedSets
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.lock.model import Base, GitCommit, PlainFile, RecordFile, VariantLock
@@ -81,20 +83,26 @@ def lock_variant(
 ) -> VariantLock:
     """Lock one variant. Sections of `old` that are neither stale nor in `update` are kept.
 
+    A base and apt packages that are resolved follow a lock beside the recipe, unless they are in `update`.
     With `as_of` (ISO 8601), wheels are those that were uploaded by then.
 
     Raises SourceError naming what could not be resolved, EngineError without an engine.
     """
     rendered = render(target)
     redo = {*stale(target, rendered, old), *update.sections} if old else set(SECTIONS)
-    base = old.base if old and "base" not in redo else lock_base(engine, target.variant.base, store, notify)
+    kept = old.base if old and "base" not in redo else None
+    beside, sets = None, FollowedSets()
+    if {"base", "apt"} & redo and "base" not in update.sections:
+        installs = () if "apt" in update.sections else rendered.installs
+        beside, sets = followed(engine, target, installs, kept, mirrors, notify)
+    base = kept or beside or lock_base(engine, target.variant.base, store, notify)
     # apt runs in the base, whose own packages decide which apt packages fit.
     redo |= {"apt"} if "base" in redo else set()
     Supplier(store, mirrors, notify).files(base.locked_inputs())
     here = locked_base(engine, base, store, notify)
     services = old.services if old and "services" not in redo else _services(engine, target, store, notify)
     machine = MACHINES.get(here.architecture, here.architecture)
-    request = request_of(target, rendered, machine)
+    request = replace(request_of(target, rendered, machine), followed=sets)
     tools = Tools(mirrors, notify, engine, lambda: here)
     found: dict[str, Any] = {}
     refs = refs_of(old.git) if old else {}
@@ -123,6 +131,8 @@ def lock_variant(
             **found,
         }
     )
+    if {"base", "apt"} <= redo or (old and is_own(old, store)):
+        remember(lock, store)
     return lock.model_copy(update={"inputs": sections(target, rendered, machine, lock.by_block)})
 
 

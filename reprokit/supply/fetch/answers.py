@@ -18,7 +18,7 @@ class Refusal(Exception):
     """Why one address did not give its file.
 
     `again`: a retry may help, after `wait_s` if the server asks for that. `gone`: the server has no such file.
-    `other_bytes`: it has another file under this name.
+    `other_bytes`: it has another file under this name. `unreachable`: there was no connection to the server.
     """
 
     def __init__(
@@ -28,6 +28,7 @@ class Refusal(Exception):
         wait_s: float | None = None,
         gone: bool = False,
         other_bytes: bool = False,
+        unreachable: bool = False,
     ) -> None:
         super().__init__(why)
         self.why = why
@@ -35,6 +36,7 @@ class Refusal(Exception):
         self.wait_s = wait_s
         self.gone = gone
         self.other_bytes = other_bytes
+        self.unreachable = unreachable
 
 
 @dataclass(frozen=True)

@@ -44,10 +44,15 @@ class Unobtainable(Exception):
         """Whether an address has other bytes under this name."""
         return any(refusal.other_bytes for refusal in self.refusals.values())
 
+    @property
+    def unreachable(self) -> bool:
+        """Whether there are addresses, and no connection to any of them."""
+        return bool(self.refusals) and all(refusal.unreachable for refusal in self.refusals.values())
+
 
 @dataclass
 class Download:
-    """Completes one partial file. `notify` gets a line for each failed attempt.
+    """Completes one partial file. `notify` gets a line for each failed attempt of a host that could be reached.
 
     A file without any checksum is accepted as the first address serves it, whatever its size.
     """
@@ -93,8 +98,17 @@ class Download:
                     return
                 pause = 0.0
             idle, before = (1 if self._gained - before >= _LEAST else idle + 1), self._gained
-        silent = {place: Refusal(why, again=True) for place, why in self.places.silent(self.locked).items()}
+        lost = settings.lost
+        silent = {
+            source: Refusal(why, again=True, unreachable=bool(lost.why(source)))
+            for source, why in self.places.silent(self.locked).items()
+        }
         raise Unobtainable(self.locked, silent | {redact(url): refusal for url, refusal in self._refusals.items()})
+
+    @property
+    def lost(self) -> dict[str, str]:
+        """The hosts that could not be reached, and why."""
+        return {place(url): refusal.why for url, refusal in self._refusals.items() if refusal.unreachable}
 
     @property
     def _size(self) -> int | None:
@@ -123,7 +137,8 @@ class Download:
             elif refusal.again and gained >= _LEAST:
                 self.notify(f"{why}; continuing from {size(self.partial.offset)}")
             else:
-                self.notify(why)
+                if not refusal.unreachable:
+                    self.notify(why)
                 return False
 
     def _attempt(self, url: str) -> tuple[Refusal | None, int]:

@@ -118,7 +118,25 @@ class Client:
     def send(
         self, address: SplitResult, method: str, headers: Mapping[str, str], body: Iterable[bytes] | None = None
     ) -> Answer:
-        """The answer to one request, whatever its status, to be closed. Raises Refusal where there is none."""
+        """The answer to one request, whatever its status, to be closed. Raises Refusal if there is none.
+
+        A host that cannot be reached is not asked again, see LostHosts.
+        """
+        lost, url = self.settings.lost, address.geturl()
+        if why := lost.why(url):
+            raise Refusal(why, unreachable=True)
+        try:
+            answer = self._send(address, method, headers, body)
+        except Refusal as refusal:
+            if refusal.unreachable:
+                lost.failed(url, refusal.why)
+            raise
+        lost.answered(url)
+        return answer
+
+    def _send(
+        self, address: SplitResult, method: str, headers: Mapping[str, str], body: Iterable[bytes] | None
+    ) -> Answer:
         bare = address._replace(netloc=address.netloc.rpartition("@")[2], fragment="").geturl()
         with _refusals():
             if self.settings.proxy(address):
@@ -266,9 +284,9 @@ def _refusals() -> Iterator[None]:
     try:
         yield
     except urllib3.exceptions.NewConnectionError as error:
-        raise Refusal(_cause(error), again=True) from None
+        raise Refusal(_cause(error), again=True, unreachable=True) from None
     except urllib3.exceptions.ConnectTimeoutError:
-        raise Refusal("it does not answer", again=True) from None
+        raise Refusal("it does not answer", again=True, unreachable=True) from None
     except urllib3.exceptions.ReadTimeoutError:
         raise Refusal("stalled", again=True) from None
     except urllib3.exceptions.SSLError as error:
@@ -277,7 +295,10 @@ def _refusals() -> Iterator[None]:
     except (urllib3.exceptions.LocationValueError, urllib3.exceptions.URLSchemeUnknown) as error:
         raise Refusal(f"not an address: {redact(str(error))}") from None
     except (urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-        raise Refusal(_cause(error), again=not isinstance(_innermost(error), NotPublic)) from None
+        inner = _innermost(error)
+        # http.client's words for a proxy that does not reach the server.
+        no_tunnel = isinstance(error, urllib3.exceptions.ProxyError) or "Tunnel connection failed" in str(inner)
+        raise Refusal(_cause(error), again=not isinstance(inner, NotPublic), unreachable=no_tunnel) from None
 
 
 def _innermost(error: BaseException) -> BaseException:

@@ -6,16 +6,18 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from reprokit.config import mirror_hint
 from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.host.disk import require_space
 from reprokit.supply.fetch import partial as partials
 from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.download import Download, Unobtainable
+from reprokit.supply.fetch.download import Download, Unobtainable, place
 from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.lost import listed
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.places import Places
 from reprokit.supply.fetch.progress import Progress, Tally
@@ -35,6 +37,7 @@ class FetchFailed(SourceError):
     def __init__(self, failures: Sequence[Unobtainable]) -> None:
         self.failures = tuple(sorted(failures, key=lambda failure: failure.locked.name))
         super().__init__(*explained(self.failures))
+        self.cause_known = all(failure.unreachable for failure in failures)
 
 
 @dataclass(frozen=True)
@@ -56,9 +59,9 @@ def fetch_all(
 ) -> Fetched:
     """Fetch every file into the store. `on_progress` and `notify` are called in the caller's thread.
 
-    All other files are fetched before an error is raised: FetchFailed (a SourceError) naming the files that no address
-    gave, SourceError for files missing while `offline`, EngineError where the disk is too small. Partial files are
-    kept, also on Ctrl-C, and the next call continues them.
+    Raises FetchFailed (a SourceError) naming the files that no address gave, SourceError for files missing while
+    `offline`, EngineError if the disk is too small. All other files are fetched before FetchFailed is raised, unless no
+    host of a kind of input can be reached. Partial files are kept, also on Ctrl-C, and the next call continues them.
     """
     store = places.store
     unique = list({locked.key: locked for locked in inputs}.values())
@@ -99,6 +102,8 @@ class _Pool:
         self._queue = deque(sorted(inputs, key=lambda locked: -locked.size))
         self._elsewhere: deque[LockedInput] = deque()
         self._reported: set[str] = set()
+        self._open = {locked.key: locked for locked in inputs}  # not downloaded, and no failure
+        self._kinds: set[str] = set()  # of which a file was downloaded
         self._lock = threading.Lock()
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None: a worker has ended
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(parallel, len(inputs)))]
@@ -183,29 +188,61 @@ class _Pool:
         self.tally.at(locked.key, locked.name, 0)
         partial.load(locked.size, self._stop.check)
         self.tally.at(locked.key, locked.name, partial.offset)
+        download = Download(locked, partial, self.places, self._client, self._stop, self.tally, self._lines.put)
         try:
-            Download(locked, partial, self.places, self._client, self._stop, self.tally, self._lines.put).run()
+            download.run()
         except Unobtainable as error:
             self.tally.left(locked.key)
             if partial.offset == 0:
                 partial.discard()
             self._failures.append(error)
+            self._closed(locked)
+            if error.unreachable and not self._reachable(locked.kind):
+                self._stop.call()
         else:
+            self._kinds.add(locked.kind)
+            self._closed(locked)
+            self._report_lost(download.lost)
             partial.publish(self.store)
             if not locked.sha256:
                 locked.learned(self.store, partial.sha256)
             self.tally.done(locked.key, locked.size)
 
+    def _reachable(self, kind: str) -> bool:
+        """Whether a file of this kind was downloaded, or has an address whose host may still answer."""
+        if kind in self._kinds:
+            return True
+        with self._lock:
+            others = [locked for locked in self._open.values() if locked.kind == kind]
+        lost = self.places.settings.lost
+        return any(not lost.why(url) for locked in others for url in self.places.urls(locked))
+
+    def _closed(self, locked: LockedInput) -> None:
+        with self._lock:
+            self._open.pop(locked.key)
+
+    def _report_lost(self, lost: Mapping[str, str]) -> None:
+        for host, why in lost.items():
+            with self._lock:
+                reported = host in self._reported
+                self._reported.add(host)
+            if not reported:
+                self._lines.put(f"{host} cannot be reached ({why}); continuing with other mirrors")
+
 
 def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
     """Message, address and hint."""
+    unreachable = [failure for failure in failures if failure.unreachable]
+    failures = [failure for failure in failures if not failure.unreachable]
+    if not failures:
+        return _unreachable(unreachable)
     changed = any(failure.changed for failure in failures)
     hint = (
         "the new file was not used; to accept it: `reprokit lock --update`"
         if changed
         else "partial files are kept: run it again, or add files that you have with --from DIR"
     )
-    if len(failures) == 1:
+    if len(failures) == 1 and not unreachable:
         (failure,) = failures
         url, refusal = _cause(failure)
         return f"{_summary(failure, refusal)}{_others(failure, url)}", url, hint
@@ -213,7 +250,17 @@ def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
         f"\n  {_summary(f, _cause(f)[1])} ({_cause(f)[0]}){_others(f, _cause(f)[0])}" for f in failures[:_MOST_NAMED]
     ]
     more = f"\n  and {len(failures) - _MOST_NAMED} more" if len(failures) > _MOST_NAMED else ""
-    return f"{len(failures)} files could not be fetched:{''.join(lines)}{more}", "", hint
+    if unreachable:
+        more += f"\n  {_unreachable(unreachable)[0]}"
+    count = len(failures) + len(unreachable)
+    return f"{count} files could not be fetched:{''.join(lines)}{more}", "", hint
+
+
+def _unreachable(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
+    """Name each host once, however many files there are."""
+    kinds = sorted({failure.locked.kind for failure in failures})
+    hosts = {place(url): refusal.why for failure in failures for url, refusal in failure.refusals.items()}
+    return f"no host of {' and '.join(kinds)} can be reached: {listed(hosts)}", "", mirror_hint(*kinds)
 
 
 def not_stored(inputs: Sequence[LockedInput]) -> SourceError:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import SplitResult, urlsplit
 
+from reprokit.supply.fetch.lost import LostHosts
 from reprokit.untrusted.addresses import Own
 
 
@@ -40,3 +41,4 @@ class Settings:
     trusted_hosts: frozenset[str] = field(default_factory=frozenset)  # without certificate checks, as in pip
     own: Own = field(default_factory=Own)  # hosts that get credentials and need not be public
     proxy: Callable[[SplitResult], SplitResult | None] = environment_proxy
+    lost: LostHosts = field(default_factory=LostHosts)  # shared by all clients of a command

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from reprokit.engine import Engine
     from reprokit.supply.gateway import Handler
-    from reprokit.supply.kinds.apt.install import AptInstall
+    from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
     from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
     from reprokit.supply.lock.model import RecordFile, VariantLock
     from reprokit.supply.mirrors.places import Mirrors
@@ -37,7 +37,7 @@ class InputRequest:
     no Python packages. `machine` is the image's, such as `x86_64`. Entries of `old` stay in a new lock where they fit,
     except for those named in `freed`. With `as_of` (ISO 8601), kinds whose sources give upload times resolve to what
     there was then. `checksums` are the sha256 that requirements files allow, by project. `refs` are the locked commits
-    of tags and branches by address and name.
+    of tags and branches by address and name. `followed` are sets of apt packages of another lock.
     """
 
     variant: Variant
@@ -52,6 +52,7 @@ class InputRequest:
     checksums: Mapping[str, Sequence[str]] = field(default_factory=dict)
     bounds: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    followed: FollowedSets | None = None
 
     @property
     def wheels(self) -> dict[str, WheelRequest]:

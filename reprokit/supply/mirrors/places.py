@@ -118,6 +118,7 @@ class Mirrors:
             trusted_hosts=frozenset(self.pip.trusted_hosts),
             own=self.own,
             proxy=self._proxy,
+            lost=self.store.lost,
         )
 
     def git(self, url: str) -> list[str]:

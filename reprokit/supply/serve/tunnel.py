@@ -12,7 +12,7 @@ from urllib3 import make_headers
 
 from reprokit.redact import redact
 from reprokit.supply.fetch.settings import host_proxy
-from reprokit.untrusted.addresses import Named, check_for_proxy, connect
+from reprokit.untrusted.addresses import Named, NotPublic, check_for_proxy, connect
 
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
@@ -30,11 +30,18 @@ def open_tunnel(handler: Handler, name: str) -> None:
     if not host or not port.isdigit():
         handler.refuse(400, f"not host:port: {name}")
         return
+    lost, url = handler.gateway.store.lost, f"//{name}"
+    if why := lost.why(url):
+        handler.refuse(502, f"cannot reach {name}: {why}")
+        return
     try:
         upstream = _connect(host, int(port), handler.gateway.named)
     except OSError as error:
+        if not isinstance(error, NotPublic):
+            lost.failed(url, error.strerror or str(error))
         handler.refuse(502, f"cannot reach {name}: {error}")
         return
+    lost.answered(url)
     with upstream:
         handler.send_response_only(200, "Connection established")
         handler.end_headers()

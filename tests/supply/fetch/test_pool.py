@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import signal
+import socket
 import subprocess
 import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from reprokit.supply.fetch.pool import FetchFailed, check_space, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.locked_input import LockedInput
-from reprokit.untrusted.addresses import Own
+from reprokit.untrusted.addresses import Own, connect
 from tests.support.fetching import QUICK, Fetch, Here, content, want
 from tests.support.file_server import Reply, Request, Server, cut, status, whole
 from tests.support.paths import ROOT
@@ -63,6 +65,49 @@ def test_one_that_fails_does_not_stop_the_others(fetch: Fetch, server: Server):
     ]
     assert f"lost: HTTP 404 ({server.url('/no')})" in caught.value.message
     assert fetch.left_over() == []
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts below `.test` that were connected to, in vain; others are connected as always."""
+    hosts: list[str] = []
+
+    def refuse(host: str, *rest: Any) -> socket.socket:
+        if not host.endswith(".test"):
+            return connect(host, *rest)
+        hosts.append(host)
+        raise ConnectionRefusedError(111, "Connection refused")
+
+    monkeypatch.setattr("reprokit.supply.fetch.http.connect", refuse)
+    return hosts
+
+
+def test_hosts_that_refuse_are_not_asked_for_every_file(fetch: Fetch, connections: list[str]):
+    hosts = ("one.test", "two.test")
+    wants = [want(content(9, n), *(f"http://{host}/{n}" for host in hosts), name=str(n)) for n in range(50)]
+    with pytest.raises(
+        FetchFailed, match=r"^no host of files can be reached: one.test, two.test: Connection refused$"
+    ) as e:
+        fetch(*wants)
+    assert "REPROKIT_FILES_MIRRORS" in e.value.hint
+    # Each of the parallel downloads may ask once before the others have failed, and one more time.
+    assert all(connections.count(host) <= 2 * QUICK.parallel for host in hosts)
+    assert fetch.lines == []
+
+
+def test_a_lost_host_is_named_once_if_another_has_the_files(fetch: Fetch, server: Server, connections: list[str]):
+    wants, files = small(server, 30)
+    fetch(*(replace(w, urls=("http://one.test/f", *w.urls)) for w in wants))
+    assert all(map(fetch.has, files)) and connections.count("one.test") <= QUICK.parallel
+    assert fetch.lines == ["one.test cannot be reached (Connection refused); continuing with other mirrors"]
+
+
+@pytest.mark.usefixtures("connections")
+def test_a_kind_without_any_host_stops_the_downloads_of_others(fetch: Fetch, server: Server):
+    stall = Reply(200, {"Content-Length": str(len(DATA))}, DATA[:1000], after=server.closing.wait)
+    lost = [replace(want(content(9, n), f"http://one.test/{n}"), kind="apt") for n in range(9)]
+    with pytest.raises(FetchFailed, match=r"^no host of apt can be reached: one.test: Connection refused$"):
+        fetch(want(DATA, server.url("/f", lambda request: stall)), *lost)
 
 
 def test_a_file_without_any_address_is_named(fetch: Fetch):

@@ -31,7 +31,7 @@ class Apt(Kind):
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.apt.resolve import lock_apt
 
-        packages, as_of = lock_apt(request.installs, tools)
+        packages, as_of = lock_apt(request.installs, tools, request.followed)
         return {"apt": packages, "apt_as_of": as_of}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:

@@ -130,7 +130,7 @@ class BaseApt:
             if answer.code == 0:
                 return
         failed = re.search(r"^E: .*", answer.errors, re.MULTILINE)
-        raise SourceError(
+        raise self._gateway.unreached(f"cannot download the package lists of {self.base.reference}") or SourceError(
             f"cannot download the package lists of {self.base.reference}: {failed[0] if failed else answer.errors}",
             hint="`reprokit config` shows the mirrors and proxies in use",
         )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reprokit.supply.lock.model import AptPackage
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,14 @@ class AptInstall:
     packages: tuple[str, ...]
     before: tuple[str, ...] = ()
     components: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class FollowedSets:
+    """The packages of installs as another lock has them, and the date of their package lists."""
+
+    sets: Mapping[AptInstall, Sequence[AptPackage]] = field(default_factory=dict)
+    as_of: str = ""
 
 
 def enable(components: Sequence[str]) -> list[str]:

@@ -4,43 +4,56 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.recipe.spelling import nearest
 from reprokit.supply.kinds.apt.container import BaseApt, CommandResult
 from reprokit.supply.kinds.apt.drift import moved_packages
-from reprokit.supply.kinds.apt.install import AptInstall, enable
+from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets, enable
 from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of
 from reprokit.supply.kinds.kind import Moved, Tools
 from reprokit.supply.lock.model import AptPackage
+from reprokit.supply.store import Store
 
 
-def lock_apt(installs: Sequence[AptInstall], tools: Tools) -> tuple[tuple[AptPackage, ...], str]:
+def lock_apt(
+    installs: Sequence[AptInstall], tools: Tools, followed: FollowedSets | None = None
+) -> tuple[tuple[AptPackage, ...], str]:
     """The packages that these installs download on the base, with dependencies and upgrades of the base's own.
 
     The set of a block is what it downloads besides the packages of earlier blocks. Also the date of their package
-    lists, as `20261121T101500Z`. Only the lists are downloaded. Raises UsageError or SourceError naming the package and
-    its block, EngineError.
+    lists, as `20261121T101500Z`. Only the lists are downloaded. Installs in `followed` are not resolved. Raises
+    UsageError or SourceError naming the package and its block, EngineError.
     """
-    if not installs:
-        return (), ""
-    # What apt downloads for a list of requests, and the blocks that take in each package.
-    downloads: dict[tuple[str, ...], tuple[AptPackage, ...]] = {}
+    followed = followed or FollowedSets()
+    # What is installed after a list of requests, and the blocks that take in each package.
+    installed: dict[tuple[str, ...], set[AptPackage]] = {}
     takers: dict[AptPackage, set[str]] = {}
     enabled: set[str] = set()
-    with BaseApt(tools) as apt:
+    resolved = any(install not in followed.sets for install in installs)
+    with BaseApt(tools) if resolved else nullcontext() as apt:
         for install in installs:
-            _enable(apt, install.components, enabled)
-            command = ["apt-get", "install", "-q", "--yes", "--no-install-recommends", "--print-uris"]
-            requested = (*install.before, *install.packages)
-            answer = apt.ask([*command, *dict.fromkeys(requested)])
-            if answer.code:
-                raise _explained(apt, install, answer)
-            downloads[requested] = packages_of(answer.output, tools.store)
-            for package in set(downloads[requested]).difference(downloads.get(install.before, ())):
+            before, requested = installed.get(install.before, set()), (*install.before, *install.packages)
+            taken = set(followed.sets.get(install, ()))
+            if apt:
+                _enable(apt, install.components, enabled)
+            if apt and install not in followed.sets:
+                taken = _downloads(apt, install, tools.store) - before
+            installed[requested] = before | taken
+            for package in taken:
                 takers.setdefault(package, set()).add(install.block)
         packages = in_order(p.model_copy(update={"blocks": tuple(sorted(of))}) for p, of in takers.items())
-        return packages, as_of(packages, _lists(apt, packages))
+        return packages, (as_of(packages, _lists(apt, packages)) if apt else "") or followed.as_of
+
+
+def _downloads(apt: BaseApt, install: AptInstall, store: Store) -> set[AptPackage]:
+    """What apt downloads for an install and those before it."""
+    command = ["apt-get", "install", "-q", "--yes", "--no-install-recommends", "--print-uris"]
+    answer = apt.ask([*command, *dict.fromkeys((*install.before, *install.packages))])
+    if answer.code:
+        raise _explained(apt, install, answer)
+    return set(packages_of(answer.output, store))
 
 
 def moved_apt(installs: Sequence[AptInstall], locked: Sequence[AptPackage], tools: Tools) -> list[Moved]:

@@ -48,6 +48,13 @@ _REFUSED = (
 )
 
 
+# git's and curl's words, and those of `guard.git_environment`.
+_UNREACHABLE = re.compile(
+    r"Could not resolve|Failed to connect|Couldn't connect|Connection (refused|timed out)|from proxy after CONNECT"
+    r"|CONNECT tunnel failed|cannot be reached"
+)
+
+
 class GitFailed(SourceError):
     """git failed; the text is its first `fatal:` or `error:` line."""
 
@@ -55,6 +62,11 @@ class GitFailed(SourceError):
     def refused_by_commit(self) -> bool:
         """Whether the server refuses commits that are not the tip of a branch."""
         return any(words in str(self) for words in _REFUSED)
+
+    @property
+    def unreachable(self) -> bool:
+        """Whether there was no connection to the server."""
+        return bool(_UNREACHABLE.search(str(self)))
 
 
 def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 
 from filelock import FileLock
 
+from reprokit.config import mirror_hint
 from reprokit.display import Notify
-from reprokit.errors import ReprokitError, SourceError
+from reprokit.errors import NoConnection, ReprokitError, SourceError
 from reprokit.formatting import counted
 from reprokit.redact import redact
 from reprokit.supply.fetch.stop import Stop, Stopped
@@ -128,7 +129,7 @@ def _try(fetch: _Fetch, addresses: list[str], mirrors: Mirrors) -> None:
                     fetch.fetch(address)
             except GitFailed as error:
                 mirrors.report(address, str(error))
-                if any(words in str(error) for words in _FOR_GOOD):
+                if any(words in str(error) for words in _FOR_GOOD) or mirrors.store.lost.why(address):
                     addresses.remove(address)
                 answers[address], failed = error, error
             else:
@@ -243,12 +244,20 @@ def _trusting(address: str) -> list[str]:
 def explained(answers: dict[str, GitFailed], commit: Commit) -> SourceError:
     """git's errors as one of the commit: that of its own address first, then those of its mirrors."""
     address = commit.url if commit.url in answers else next(reversed(answers))
-    text = str(answers[address])
-    if any(words in text for words in ("refused", "resolve host", "unable to access")):
+    others = "".join(f"\n  {redact(other)}: {error}" for other, error in answers.items() if other != address)
+    text = f"git could not fetch {commit.commit[:12]}: {answers[address]}{others}"
+    return unread(answers[address], redact(address), text)
+
+
+def unread(error: GitFailed, where: str, text: str = "") -> SourceError:
+    """The error for a repository that cannot be read, with the remedy; `text` replaces git's own."""
+    if error.unreachable:
+        return NoConnection(text or str(error), where, mirror_hint("git"))
+    if any(words in str(error) for words in _FOR_GOOD):
+        copy = "name it in REPROKIT_GIT_MIRRORS or the configuration: `reprokit help mirrors`"
+        hint = f"check the address and the commit; if you have a copy of the repository, {copy}"
+    elif "unable to access" in str(error):
         hint = "check the network and git's own settings (proxies, url.insteadOf)"
-    elif any(words in text for words in _FOR_GOOD):
-        hint = "check the source's `git` and `commit` in the recipe"
     else:
         hint = "`git fetch` of that commit by hand shows details"
-    others = "".join(f"\n  {redact(other)}: {error}" for other, error in answers.items() if other != address)
-    return SourceError(f"git could not fetch {commit.commit[:12]}: {text}{others}", redact(address), hint)
+    return SourceError(text or str(error), where, hint)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
@@ -14,7 +15,7 @@ from reprokit.recipe.fields import GitRequirement, git_requirement
 from reprokit.recipe.model import Source
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
-from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.kinds.git.fetch import ensure, unread
 from reprokit.supply.kinds.git.store import check_count, submodules_of, tree_of
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
@@ -25,6 +26,7 @@ from reprokit.untrusted.documents import understood
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
 
+T = TypeVar("T")
 _AT_ONCE = 8
 
 
@@ -74,17 +76,19 @@ def commit_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirr
     known = project.commit or refs.get((project.git, project.ref))
     if known:
         return known
-    failed = ""
+    failed: GitFailed | None = None
     for address in mirrors.git(project.git):
         try:
             found = _refs_of(address, project.ref, mirrors)
         except GitFailed as error:
-            failed = failed or str(error)
+            failed = error
             continue
         if commit := _commit_in(found, project.ref):
             return commit
-    why = failed or f"it has no tag or branch {project.ref!r}"
-    raise SourceError(why, project.git, "write all 40 digits of a commit, or a tag")
+    if failed is None:
+        hint = "write all 40 digits of a commit, or a tag"
+        raise SourceError(f"it has no tag or branch {project.ref!r}", project.git, hint)
+    raise unread(failed, project.git)
 
 
 def _refs_of(address: str, ref: str, mirrors: Mirrors) -> dict[str, str]:
@@ -143,7 +147,7 @@ def _locked(commit: Commit, store: Store) -> GitCommit:
 def moved_git(sources: Sequence[Source], locked: Sequence[GitCommit], mirrors: Mirrors) -> list[Moved]:
     """Commits that their repositories no longer have, and refs of the recipe that point elsewhere now, sorted.
 
-    The repositories themselves are asked, not their mirrors.
+    The repositories themselves are asked, and mirrors only of those that do not answer.
     """
 
     named = [source for source in sources if source.ref.strip()]
@@ -157,7 +161,7 @@ def _moved_ref(source: Source, mirrors: Mirrors) -> Moved | None:
     """How the branch or tag of the recipe's commit has changed."""
     name = f"{source.name} {source.ref}"
     try:
-        refs = _refs_of(source.git, source.ref, mirrors)
+        refs = _of_upstream(source.git, mirrors, lambda address: _refs_of(address, source.ref, mirrors))
     except GitFailed as error:
         return Moved("git", name, source.commit, str(error), "unknown")
     now = _commit_in(refs, source.ref)
@@ -170,13 +174,34 @@ def _moved_ref(source: Source, mirrors: Mirrors) -> Moved | None:
 
 def _vanished(locked: GitCommit, mirrors: Mirrors) -> Moved | None:
     """Check that the repository still has the commit, without fetching its files."""
-    with TemporaryDirectory(prefix="reprokit-git-") as folder, git_environment(locked.url, mirrors) as environ:
-        git("init", "--quiet", "--bare", folder)
-        try:
+
+    def has_commit(address: str) -> bool:
+        with TemporaryDirectory(prefix="reprokit-git-") as folder, git_environment(address, mirrors) as environ:
+            git("init", "--quiet", "--bare", folder)
             options = ("--no-tags", "--no-write-fetch-head", "--depth=1", "--filter=tree:0")
-            git("fetch", "--quiet", *options, locked.url, locked.commit, folder=Path(folder), environ=environ)
-        except GitFailed as error:
-            if "not our ref" in str(error):
-                return Moved("git", locked.address.name, locked.commit, "", "vanished")
-            return Moved("git", locked.address.name, locked.commit, str(error), "unknown")
-    return None
+            try:
+                git("fetch", "--quiet", *options, address, locked.commit, folder=Path(folder), environ=environ)
+            except GitFailed as error:
+                # A mirror may lack a commit that the repository has.
+                if address == locked.url and "not our ref" in str(error):
+                    return False
+                raise
+        return True
+
+    try:
+        there = _of_upstream(locked.url, mirrors, has_commit)
+    except GitFailed as error:
+        return Moved("git", locked.address.name, locked.commit, str(error), "unknown")
+    return None if there else Moved("git", locked.address.name, locked.commit, "", "vanished")
+
+
+def _of_upstream(url: str, mirrors: Mirrors, ask: Callable[[str], T]) -> T:
+    """The answer of the repository itself, or of its first mirror that gives one. Raises the repository's GitFailed."""
+    try:
+        return ask(url)
+    except GitFailed:
+        for address in mirrors.git(url):
+            if address != url:
+                with suppress(GitFailed):
+                    return ask(address)
+        raise

@@ -78,7 +78,7 @@ class WheelIndex:
             try:
                 return _page(self._client, url)
             except Refusal as refusal:
-                if not refusal.again or attempt == _ATTEMPTS:
+                if not refusal.again or attempt == _ATTEMPTS or self._client.settings.lost.why(url):
                     raise OSError(refusal.why) from None
             time.sleep(_PAUSE_S * attempt)
             attempt += 1

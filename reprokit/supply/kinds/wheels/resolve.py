@@ -11,10 +11,14 @@ from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_sdist_filename
 from packaging.version import Version
 
+from reprokit.compat.facts import bundled
+from reprokit.config import mirror_hint
 from reprokit.display import Notify
-from reprokit.errors import SourceError
+from reprokit.errors import NoConnection, SourceError
 from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
+from reprokit.supply.fetch.answers import Refusal
+from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.guard import guarded
 from reprokit.supply.kinds.kind import Moved
@@ -186,43 +190,93 @@ def moved_wheels(
     return sorted(found)
 
 
+class IndexUnreachable(NoConnection):
+    """The recipe's `indexes` that may have what the user's own lack cannot be reached."""
+
+    def __init__(self, missing: uv.Unsatisfied, indexes: Mapping[str, str], requirements: Sequence[str]) -> None:
+        self.indexes = tuple(indexes)
+        index, why = next(iter(indexes.items()))
+        message = f"the index cannot be reached: {why}; without it, {missing.message}"
+        others = filter(None, map(_other_torch, requirements))
+        super().__init__(message, index, "; ".join([mirror_hint("wheels"), *others]))
+
+
 def resolve_versions(
     request: WheelRequest, mirrors: Mirrors, notify: Notify, preferred: Mapping[str, str]
 ) -> list[uv.Package]:
     """The packages from the user's indexes, or if these do not suffice from the recipe's too.
 
-    Versions of `preferred` (by name) win where they fit. Raises SourceError, see `lock_wheels`.
+    Versions of `preferred` (by name) win where they fit. Raises SourceError, see `lock_wheels`; IndexUnreachable if
+    they do not suffice and an index of the recipe cannot be reached.
     """
     own = replace(request, indexes=())
     try:
-        return _asked(own, mirrors.pip, preferred, {}, notify)
+        return _asked(own, mirrors, preferred, {}, notify)
     except uv.Unsatisfied as error:
         if not request.indexes:
             raise _with_neighbours(error, own, {}) from None
-        notify(f"{error.message}; trying the recipe's indexes too")
-        missing = error.message
+        missing = error
+    unreachable = {index: why for index in request.indexes if (why := no_connection(index, mirrors))}
+    request = replace(request, indexes=[index for index in request.indexes if index not in unreachable])
+    if not request.indexes:
+        raise IndexUnreachable(missing, unreachable, own.requirements)
+    notify(f"{missing.message}; trying the recipe's indexes too")
     with guarded(mirrors.store, mirrors.own) as variables:
         try:
-            return _asked(request, mirrors.pip, preferred, variables, notify)
+            return _asked(request, mirrors, preferred, variables, notify)
         except uv.Unsatisfied as error:
+            if unreachable:
+                raise IndexUnreachable(error, unreachable, own.requirements) from None
             raise _with_neighbours(error, request, variables) from None
         except uv.Unreachable as error:
             for index in request.indexes:
                 if _belongs(error.where, index):
-                    why = error.message.removeprefix("a package index ")
-                    raise SourceError(f"{missing}, and the recipe's own index {why}", index) from None
+                    why = error.message.removeprefix("a package index could not be reached: ")
+                    raise IndexUnreachable(missing, {index: why}, own.requirements) from None
             raise
+
+
+def no_connection(index: str, mirrors: Mirrors) -> str:
+    """Why the index cannot be reached, empty if it can. uv itself asks an index that is down for 7 s."""
+    lost = mirrors.store.lost
+    if index.startswith("file:") or lost.has_answered(index):
+        return ""
+    with Client(mirrors.settings) as client:
+        while not lost.why(index):
+            try:
+                with client.ask(index, method="HEAD"):
+                    return ""
+            except Refusal as refusal:
+                if not refusal.unreachable:
+                    return ""
+    return lost.why(index)
+
+
+def _other_torch(requirement: str) -> str:
+    """The build that PyPI has of a required build of torch, such as `torch==2.7.0+cu118`."""
+    public, _, local = requirement.removeprefix("torch==").partition("+")
+    release = bundled().torch.releases.get(public) if requirement.startswith("torch==") else None
+    if not local or not release or not release.default:
+        return ""
+    return f"PyPI's torch {public} is built for CUDA {release.default}: pin {public} to use it"
 
 
 def _asked(
     request: WheelRequest,
-    settings: PipSettings,
+    mirrors: Mirrors,
     preferred: Mapping[str, str],
     variables: Mapping[str, str],
     notify: Notify,
 ) -> list[uv.Package]:
     """Resolve, without unreachable indexes of the user if that is possible."""
     skipped: uv.Unreachable | None = None
+    settings, lost = mirrors.pip, mirrors.store.lost
+    for index in settings.indexes:
+        if why := lost.why(index):
+            skipped = uv.Unreachable(f"a package index could not be reached: {why}", redact(index))
+            settings = _without(settings, redact(index))
+    if skipped and not (settings.indexes or settings.find_links):
+        raise skipped
     while True:
         try:
             return uv.resolve(request, settings, preferred, variables)
@@ -231,10 +285,12 @@ def _asked(
                 raise skipped from None
             raise
         except uv.Unreachable as error:
-            rest = _without(settings, error.where)
-            if rest == settings or not (rest.indexes or rest.find_links):
+            others = _without(settings, error.where)
+            if others == settings or not (others.indexes or others.find_links):
                 raise
-            skipped, settings = skipped or error, rest
+            if not error.connected:
+                lost.lose(error.where, error.message.removeprefix("a package index could not be reached: "))
+            skipped, settings = skipped or error, others
             notify(f"{error.message} ({error.where}); continuing without it")
 
 

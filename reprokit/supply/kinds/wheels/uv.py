@@ -70,7 +70,9 @@ class Unsatisfied(SourceError):
 
 
 class Unreachable(SourceError):
-    """The index at `where` did not answer, or answered with an error."""
+    """The index at `where` did not answer, or answered with an error. `connected`: its host could be reached."""
+
+    connected: bool = True
 
 
 def resolve(
@@ -222,18 +224,20 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
         return unsatisfied
     if address := re.search(r"(?:Failed to fetch|Failed to read[^:]*): `?((?:https?|file)://[^\s`]+)", words):
         causes = [line.removeprefix("cause: ") for line in lines if line.startswith("cause: ")]
-        return Unreachable(
+        unreachable = Unreachable(
             f"a package index could not be reached: {(causes or [words])[-1][:300]}",
             address[1],
             "`pip config list` shows the indexes and proxies",
         )
+        unreachable.connected = "client error (Connect)" not in causes
+        return unreachable
     return SourceError(f"uv failed: {words[:400]}", hint=hints)
 
 
 def _unsatisfied(words: str, hints: str, platform: Platform) -> Unsatisfied:
     here = f"Python {platform.python} and glibc {platform.glibc}"
     if missing := re.search(r"Because there is no version of (\S+) and you require \1", words):
-        return Unsatisfied(f"no wheel of {missing[1]} for {here}", missing[1])
+        return Unsatisfied(f"no index has {missing[1]}", missing[1])
     if unknown := re.search(r"Because (\S+) was not found in the ", words):
         return Unsatisfied(f"no index has a wheel of {unknown[1]} for {here}", unknown[1], "is the name right?")
     none = r"Because (?:only |all versions of )?(\S+?)(?: is available and \S+)? ha(?:s|ve) no (?:usable )?wheels"

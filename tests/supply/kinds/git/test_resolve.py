@@ -3,11 +3,14 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from reprokit.config import Configuration, MirrorEntry
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.model import Source
+from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.git.resolve import lock_git, moved_git
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
@@ -126,3 +129,30 @@ def test_a_repository_that_does_not_answer_is_unknown(repositories: Repositories
     found = moved_git([source("team/tool", head, ref="main")], locked, places(store))
     assert [(m.name, m.what) for m in found] == [("forge.test/team/tool", "unknown"), ("s main", "unknown")]
     assert all("tool" in m.upstream for m in found)
+
+
+def mirrored(store: Store, repositories: Repositories) -> Mirrors:
+    entry = MirrorEntry("git", f"file://{repositories.root}/{{owner}}/{{repo}}.git", "test")
+    return Mirrors(store, Configuration((entry,)), pip=PipSettings(), apt=AptSettings())
+
+
+def test_a_mirror_answers_for_a_repository_that_cannot_be_reached(repositories: Repositories, store: Store):
+    """The repository was unpublished, or a firewall is in the way; a mirror may lack a commit."""
+    one = repositories.make("team/tool", {"a": "1"})
+    two = repositories.commit("team/tool", {"a": "2"})
+    locked = [GitCommit(url="https://unreached.test/team/tool", commit=c, tree="2" * 40) for c in (one, "1" * 40)]
+    named = [source("team/tool", one, ref="main").model_copy(update={"git": locked[0].url})]
+    found = moved_git(named, locked, mirrored(store, repositories))
+    assert [(m.name, m.locked, m.what) for m in found] == [
+        ("s main", one, "newer"),
+        ("unreached.test/team/tool", "1" * 40, "unknown"),
+    ]
+    assert found[0].upstream == two and "unreached.test cannot be reached" in found[1].upstream
+
+
+def test_the_error_of_a_repository_names_the_setting_of_mirrors(repositories: Repositories, store: Store):
+    repositories.make("team/tool", {"a": "1"})
+    for url, what in (("https://unreached.test/a/b", "cannot be reached"), ("https://forge.test/team/no", "does not")):
+        with pytest.raises(SourceError, match=what) as error:
+            lock_git(Source(name="s", git=url, commit="1" * 40, path="/s"), places(store), lambda line: None)
+        assert "REPROKIT_GIT_MIRRORS" in error.value.hint

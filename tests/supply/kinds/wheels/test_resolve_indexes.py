@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,9 @@ from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
 from reprokit.recipe.packages import Sdist
 from reprokit.supply.kinds.kind import Moved
-from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.kinds.wheels.pip import PipSettings, read_settings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
-from reprokit.supply.kinds.wheels.resolve import moved_wheels
+from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, moved_wheels
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
 from tests.support.fetching import local_mirrors
@@ -88,14 +89,30 @@ def test_an_index_that_is_down_is_done_without(
     assert "127.0.0.1:9" in error.value.where
 
 
+@pytest.mark.usefixtures("index")
 @pytest.mark.parametrize("place", ["/whl/cu113", "/whl/links.html"])
-def test_a_recipes_index_that_is_down_is_named_with_what_it_alone_has(
-    index: Path, lock: Lock, monkeypatch: pytest.MonkeyPatch, place: str
+def test_a_recipes_index_that_is_down_is_named_with_what_it_alone_has(lock: Lock, store: Store, place: str):
+    down = f"http://127.0.0.1:9{place}"
+    with pytest.raises(IndexUnreachable) as error:
+        lock(["torch==1.13.1+cu116"], indexes=(down,), mirrors=local_mirrors(store, pip=read_settings()))
+    assert error.value.where == down
+    assert re.match(
+        "the index cannot be reached: Connection refused; without it, no index has .*torch", str(error.value)
+    )
+    assert "REPROKIT_WHEELS_MIRRORS" in error.value.hint
+    assert "PyPI's torch 1.13.1 is built for CUDA 11.7: pin 1.13.1" in error.value.hint
+
+
+def test_an_index_that_is_down_hides_nothing_of_the_others(
+    tmp_path: Path, lock: Lock, upstream: Upstream, store: Store
 ):
-    monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-    with pytest.raises(SourceError, match=r"no .*wheel of torch.*the recipe's own index could not") as error:
-        lock(["torch==1.12.1+cu113"], indexes=(f"http://127.0.0.1:9{place}",))
-    assert error.value.where == f"http://127.0.0.1:9{place}"
+    here, there = (make_wheel(tmp_path / place, name, "1.0") for place, name in (("a", "top"), ("b", "low")))
+    mine, recipe = serve(upstream, "mine", here, hashes=True), serve(upstream, "recipe", there, hashes=True)
+    said: list[str] = []
+    down = "http://127.0.0.1:9/simple"
+    found = lock(["top", "low"], indexes=(down, recipe), mirrors=only(store, mine), notify=said.append)
+    assert names(found) == ["low==1.0", "top==1.0"]
+    assert "127.0.0.1:9" not in "".join(said)
 
 
 def test_an_index_with_a_password(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):

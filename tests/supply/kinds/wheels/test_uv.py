@@ -28,7 +28,7 @@ END = "we can conclude that your requirements are unsatisfiable.\n"
         (
             f"{NONE}there is no version of six==1.99 and you require six==1.99, {END}",
             Unsatisfied,
-            "no wheel of six==1.99 for Python 3.8 and glibc 2.31",
+            "no index has six==1.99",
             "six==1.99",
         ),
         (

@@ -1,0 +1,152 @@
+"""Locks beside a recipe, whose base and apt packages a new lock takes over, so that images share layers.
+
+Only locks that this user's reprokit has resolved, or that came with it, are followed: apt checks the signatures of the
+packages that it resolves, and a stranger's lock could name any file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from reprokit import paths
+from reprokit.display import Notify
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.image.base.resolve import on_engine, published_digest
+from reprokit.image.lock.sections import stale
+from reprokit.image.render import render
+from reprokit.recipe.find import Target
+from reprokit.recipe.load import load_file
+from reprokit.supply.fetch.measure import Measure
+from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
+from reprokit.supply.lock.file import SUFFIX, lock_path, lock_text, parse
+from reprokit.supply.lock.model import AptPackage, Base, VariantLock
+from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store, key_of
+
+_RESOLVED = "resolved"
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True)
+class LockBeside:
+    """The lock of another variant with the same base, and the apt installs that it was resolved for."""
+
+    label: str
+    lock: VariantLock
+    installs: Sequence[AptInstall] = field(default=())
+
+    def sets(self, installs: Sequence[AptInstall]) -> dict[AptInstall, tuple[AptPackage, ...]]:
+        """The packages of each of these installs that the lock has too."""
+        common = [install for install in installs if install in self.installs]
+        return {install: _set(self.lock, install.block) for install in common}
+
+
+def remember(lock: VariantLock, store: Store) -> None:
+    """Mark the base and the apt packages of a lock as resolved by this user's reprokit."""
+    store.remember(_RESOLVED, _key(lock), True)
+
+
+def is_own(lock: VariantLock, store: Store) -> bool:
+    """Whether `remember` was called for the base and the apt packages of a lock."""
+    return bool(store.remembered(_RESOLVED, _key(lock)))
+
+
+def locks_beside(target: Target, store: Store) -> Iterator[LockBeside]:
+    """The locks in the recipe's folder that may be followed: of variants with the same base, and not stale."""
+    bundled = paths.data_root() / "recipes"
+    for path in sorted(target.path.parent.glob(f"*{SUFFIX}")):
+        for other, lock in _variants(path, target.variant.base):
+            if other.label == target.label or lock.machine != os.uname().machine:
+                continue
+            if path.parent.resolve() != bundled.resolve() and not is_own(lock, store):
+                continue
+            rendered = render(other)
+            if not {"base", "apt"} & {*stale(other, rendered, lock)}:
+                yield LockBeside(other.label, lock, rendered.installs)
+
+
+def followed(
+    engine: Engine,
+    target: Target,
+    installs: Sequence[AptInstall],
+    base: Base | None,
+    mirrors: Mirrors,
+    notify: Notify = lambda line: None,
+) -> tuple[Base | None, FollowedSets]:
+    """The base and apt sets of the lock beside that has the most in common and whose files are still served.
+
+    With a `base`, only locks with that one count.
+    """
+    beside = [one for one in locks_beside(target, mirrors.store) if base in (None, one.lock.base)]
+    for one in sorted(beside, key=lambda one: (-len(one.sets(installs)), one.label)):
+        sets = one.sets(installs)
+        inputs = [package.locked_input(one.lock.apt_as_of) for packages in sets.values() for package in packages]
+        if (base is None and not _base_served(engine, one.lock.base, mirrors)) or not _served(inputs, mirrors):
+            continue
+        blocks = ", ".join(install.block for install in sets)
+        what = " and ".join(["its base"] * (base is None) + [f"its apt packages of {blocks}"] * bool(blocks))
+        if what:
+            notify(f"following the lock of {one.label}: {what}; `--update base` takes today's")
+        return one.lock.base, FollowedSets(sets, one.lock.apt_as_of)
+    return None, FollowedSets()
+
+
+def locked_apart(one: Target, other: Target) -> bool:
+    """Whether two variants would share layers if they were locked together: equal requests, other packages."""
+    locks = [lock for target in (one, other) for lock in [_lock_of(target)] if lock]
+    if len(locks) < 2 or one.variant.base != other.variant.base or locks[0].machine != locks[1].machine:
+        return False
+    if locks[0].base != locks[1].base:
+        return True
+    common = [install.block for install in render(one).installs if install in render(other).installs]
+    return any(set(_set(locks[0], block)) != set(_set(locks[1], block)) for block in common)
+
+
+def _set(lock: VariantLock, block: str) -> tuple[AptPackage, ...]:
+    return tuple(package.model_copy(update={"blocks": ()}) for package in lock.apt if block in package.blocks)
+
+
+def _variants(path: Path, reference: str) -> Iterator[tuple[Target, VariantLock]]:
+    """The variants of a lock with this base. A recipe or lock that cannot be read has none."""
+    try:
+        text = lock_text(path)
+        if reference not in text:
+            return
+        lock = parse(text, str(path), path.name.removesuffix(SUFFIX))
+        recipe_path = path.with_name(f"{path.name.removesuffix(SUFFIX)}.yaml")
+        recipe = load_file(recipe_path)
+    except (UsageError, FileNotFoundError):
+        return
+    for name, variant in lock.variants.items():
+        if name in recipe.variants and variant.base.reference == reference:
+            yield Target(recipe, name, recipe_path), variant
+
+
+def _lock_of(target: Target) -> VariantLock | None:
+    path = lock_path(target.path)
+    of_variants = {other.variant_name: lock for other, lock in _variants(path, target.variant.base)}
+    return of_variants.get(target.variant_name)
+
+
+def _key(lock: VariantLock) -> str:
+    dumped: Mapping[str, object] = lock.model_dump(mode="json", include={"base", "apt", "apt_as_of"})
+    return key_of(dumped)
+
+
+def _base_served(engine: Engine, base: Base, mirrors: Mirrors) -> bool:
+    if base.bootstrap:
+        return _served(base.locked_inputs(), mirrors)
+    reference = f"{base.reference.partition('@')[0]}@{base.digest}"
+    return bool(on_engine(engine, reference) or published_digest(engine, reference, []))
+
+
+def _served(inputs: Sequence[LockedInput], mirrors: Mirrors) -> bool:
+    """Whether some mirror has each of the files, by its size."""
+    with Measure(mirrors) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
+        return all(pool.map(lambda one: any(measure.size(url) == one.size for url in mirrors.urls(one)), inputs))

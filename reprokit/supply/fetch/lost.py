@@ -1,0 +1,75 @@
+"""Hosts that cannot be reached, so that a command does not ask them for every file."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
+
+_FAILURES = 2  # one may be an accident
+_PATIENCE_S = 10.0  # a host that has answered may be restarting
+_MOST = 10_000  # hosts; a build chooses the names that it asks the gateway for
+_PORTS = {"http": 80, "https": 443}
+
+
+class LostHosts:
+    """Hosts to which no connection is possible: the name does not resolve, or the host refuses or does not answer.
+
+    A host is lost after two failures in a row. If it has answered before, the failures must also go on for 10 s. A lost
+    host is not asked again in the same command. Threads may share it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answered: set[str] = set()
+        self._failing: dict[str, tuple[int, float, str]] = {}
+        self._lost: dict[str, str] = {}
+
+    def answered(self, url: str) -> None:
+        host = _host(url)
+        with self._lock:
+            self._failing.pop(host, None)
+            if len(self._answered) < _MOST:
+                self._answered.add(host)
+
+    def failed(self, url: str, why: str) -> None:
+        """Record one connection that failed."""
+        host, now = _host(url), self._clock()
+        with self._lock:
+            count, since, _ = self._failing.get(host, (0, now, ""))
+            if host in self._failing or len(self._failing) < _MOST:
+                self._failing[host] = (count + 1, since, why)
+            if count + 1 >= _FAILURES and (host not in self._answered or now - since >= _PATIENCE_S):
+                self._lost[host] = why
+
+    def lose(self, url: str, why: str) -> None:
+        """Record a host that another program has asked in vain, several times."""
+        with self._lock:
+            self._lost.setdefault(_host(url), why)
+
+    def why(self, url: str) -> str:
+        """Why the host of this address is lost; empty if it is not."""
+        return self._lost.get(_host(url), "") if self._lost else ""
+
+    def has_answered(self, url: str) -> bool:
+        return _host(url) in self._answered
+
+    def last_failure(self, url: str) -> str:
+        """Why the last connection failed; empty if the host has answered since."""
+        return self._failing.get(_host(url), (0, 0.0, ""))[2]
+
+
+def listed(failures: Mapping[str, str]) -> str:
+    """Hosts and why each failed, in words; each reason once."""
+    by_reason: dict[str, list[str]] = {}
+    for host, why in failures.items():
+        by_reason.setdefault(why, []).append(host)
+    return "; ".join(f"{', '.join(hosts)}: {why}" for why, hosts in by_reason.items())
+
+
+def _host(url: str) -> str:
+    """`HOST:PORT`."""
+    address = urlsplit(url)
+    return f"{address.hostname}:{address.port or _PORTS.get(address.scheme, 0)}"

@@ -1,0 +1,46 @@
+"""Which hosts a command gives up."""
+
+from __future__ import annotations
+
+from reprokit.supply.fetch.lost import LostHosts
+
+HOST = "https://one.test/a"
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_host_is_lost_after_two_failures():
+    lost = LostHosts()
+    lost.failed(HOST, "refused")
+    assert not lost.why(HOST)
+    lost.failed("https://one.test/b", "refused")
+    assert lost.why("https://me:pw@one.test:443/c") == "refused"
+    assert not lost.why("http://one.test/a") and not lost.why("file:///a")
+
+
+def test_a_host_that_has_answered_gets_more_time():
+    clock = Clock()
+    lost = LostHosts(clock)
+    lost.answered(HOST)
+    for clock.now in (0.0, 3.0, 9.0):
+        lost.failed(HOST, "refused")
+    assert not lost.why(HOST)
+    clock.now = 11.0
+    lost.failed(HOST, "refused")
+    assert lost.why(HOST)
+
+
+def test_an_answer_forgets_earlier_failures():
+    clock = Clock()
+    lost = LostHosts(clock)
+    lost.failed(HOST, "refused")
+    lost.answered(HOST)
+    clock.now = 99.0
+    lost.failed(HOST, "refused")
+    lost.failed(HOST, "refused")
+    assert not lost.why(HOST)
