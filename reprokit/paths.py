@@ -113,6 +113,11 @@ def recipe_dirs() -> list[Path]:
     return found
 
 
+def is_bundled(file: Path) -> bool:
+    """Whether a recipe or lock is reprokit's own."""
+    return file.parent.resolve() == (data_root() / "recipes").resolve()
+
+
 def block_dirs() -> list[Path]:
     """The folders of `$REPROKIT_BLOCKS`, for blocks of the user's own. Raises UsageError where one does not exist."""
     return _named("REPROKIT_BLOCKS")

@@ -126,10 +126,10 @@ def _failure(step: str, error: ReprokitError) -> Failure:
 
 def _write(path: Path, text: str) -> None:
     from reprokit.host.disk import unwritable
-    from reprokit.untrusted.files import Folder
+    from reprokit.untrusted.files import current
 
     try:
-        with Folder(path.parent) as folder, folder.replacing(path.name) as file:
+        with current() as folder, folder.replacing(str(path)) as file:
             file.write(text.encode("utf-8"))
     except OSError as error:
         raise unwritable(error, "the file", path) from None
