@@ -63,6 +63,9 @@ class Folder:
         with self._parent(f"{path}/x", make=True) as (handle, _):
             return Folder(self.root / path, os.dup(handle))
 
+    def fileno(self) -> int:
+        return self._handle
+
     def refuse_links(self, path: str) -> None:
         """Raises UsageError if a part of the path is a link."""
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._parent(f"{path}/x"):
