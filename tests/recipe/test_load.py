@@ -45,7 +45,7 @@ BAD = [
             8,
             says,
         )
-        for value, says in ((".inf", "not a finite"), (".nan", "not a finite"), ("1" * 39, "more than 24 digits"))
+        for value, says in ((".inf", "a finite number"), (".nan", "a finite number"), ("1" * 39, "more than 24 digits"))
     ),
     ("a loose sdist", "variants:\n  cpu:\n    base: debian:12\n    sdists: [{package: 'a>=1'}]", 6, "write a==VERSION"),
     ("a moving wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a']", 6, "@COMMIT"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -19,14 +20,16 @@ from reprokit.recipe.model import Recipe
 from reprokit.results import claims, lines
 from reprokit.results.claims import judge
 from reprokit.results.likeness import Group, groups
+from reprokit.untrusted.text import dump
 from tests.support.records import RECORD
 
 MANY = 150
 HEAD = "name: paper\npaper: {title: T, venue: V, year: 2020, licence: MIT}\nvariants: {cpu: {base: 'debian:12'}}\n"
-CLAIM = "{metric: t, value: 1, unit: ms, hardware: h, where: w, over: best"
+CLAIM = "{metric: t, unit: ms, hardware: h, where: w, over: best"
 
 
 def recipe(*rest: str) -> Recipe:
+    rest = tuple(each if "value: " in each else f", value: 1{each}" for each in rest)
     return load_text(HEAD + f"claims: [{', '.join(f'{CLAIM}{each}}}' for each in rest)}]", "paper.yaml", "paper")
 
 
@@ -78,3 +81,18 @@ def test_the_last_of_many_tables_are_shown(tmp_path: Path, monkeypatch: pytest.M
         shown = CliRunner().invoke(cli.app, ["results", "show"]).output
         assert shown.count("attention.forward") == min(number + 1, 2)
     assert "the last 2 of 3 tables" in shown
+
+
+@pytest.mark.parametrize("field", ["value: {}", "value: 1, params: {{n: {}}}", "value: 1, baseline: {{value: {}}}"])
+def test_numbers_that_json_cannot_hold_are_refused(field: str):
+    for number in (".inf", "-.inf", ".nan"):
+        with pytest.raises(UsageError, match="finite number"):
+            recipe(f", {field.format(number)}")
+    assert recipe(f", {field.format(2.5)}").claims  # the control
+
+
+def test_no_verb_prints_other_json(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        dump({"ratio": float("inf")})
+    dump({"ratio": 0.5})
+    assert json.loads(capsys.readouterr().out) == {"ratio": 0.5}
