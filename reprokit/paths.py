@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import grp
 import os
+import pwd
+import shlex
 import stat
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import platformdirs
 
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.untrusted.files import Folder
 
 _USER_DATA = ("workspaces", "recipes")
+_MOST_PARTS = 400  # of a path and of the links in it
 
 
 def data_root() -> Path:
@@ -29,19 +35,88 @@ def expanded(text: str) -> Path:
 
 
 def home() -> Path:
-    """`$REPROKIT_HOME`, else the user's cache folder: the store, and files that can be made again."""
+    """`$REPROKIT_HOME`, else the user's cache folder: the store, and files that can be made again.
+
+    Its links are resolved, as those of `state` and `data`. Raises EngineError if another user can change it.
+    """
     chosen = os.environ.get("REPROKIT_HOME")
-    return expanded(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("reprokit"))
+    return _resolved(expanded(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("reprokit")))
 
 
 def state() -> Path:
     """Logs and build records: `$REPROKIT_HOME/state`, else the user's state folder."""
-    return home() / "state" if os.environ.get("REPROKIT_HOME") else Path(platformdirs.user_state_dir("reprokit"))
+    if os.environ.get("REPROKIT_HOME"):
+        return home() / "state"
+    return _resolved(Path(platformdirs.user_state_dir("reprokit")))
 
 
 def data() -> Path:
     """What cannot be made again: `$REPROKIT_HOME`, else the user's data folder."""
-    return home() if os.environ.get("REPROKIT_HOME") else Path(platformdirs.user_data_dir("reprokit"))
+    return home() if os.environ.get("REPROKIT_HOME") else _resolved(Path(platformdirs.user_data_dir("reprokit")))
+
+
+def _resolved(path: Path) -> Path:
+    return _resolved_for(path, os.geteuid())
+
+
+@cache
+def _resolved_for(path: Path, user: int) -> Path:
+    """The path without links; what is missing stays as it is.
+
+    Raises EngineError if an unprivileged user other than `user` can change the folder, a parent or a link on the way.
+    """
+    folder, left = Path(path.anchor), list(path.parts[1:])
+    _check_ours(folder, folder.lstat(), user, bool(left))
+    for _ in range(_MOST_PARTS):
+        if not left:
+            return folder
+        place = folder.parent if left[0] == ".." else folder / left[0]
+        try:
+            info = place.lstat()
+        except OSError:  # missing, or closed to this user: whoever opens it learns why
+            return Path(os.path.normpath(folder.joinpath(*left)))
+        left.pop(0)
+        _check_ours(place, info, user, bool(left))
+        if stat.S_ISLNK(info.st_mode):
+            target = place.readlink()
+            left = [*(target.parts[1:] if target.is_absolute() else target.parts), *left]
+            folder = Path(path.anchor) if target.is_absolute() else folder
+        else:
+            folder = place
+    raise UsageError("too many links in the path", str(path), "name a folder without links")
+
+
+def _check_ours(path: Path, info: os.stat_result, user: int, is_parent: bool) -> None:
+    """Raises EngineError if an unprivileged user other than `user` can change what is in a folder."""
+    if info.st_uid not in {user, *_privileged()}:
+        raise EngineError("this belongs to another user", str(path), "set REPROKIT_HOME to a folder of your own")
+    mode = info.st_mode
+    # In a sticky folder such as /tmp, each user can rename and remove their own entries only.
+    if not stat.S_ISDIR(mode) or (is_parent and mode & stat.S_ISVTX):
+        return
+    if mode & 0o002 or (mode & 0o020 and _has_others(info.st_gid)):
+        hint = f"`chmod go-w {shlex.quote(str(path))}`, or set REPROKIT_HOME to another folder"
+        raise EngineError("other users can change what is in this folder", str(path), hint)
+
+
+@cache
+def _privileged() -> set[int]:
+    """The numbers of root. In a user namespace, that of the machine has no number of its own."""
+    try:
+        if Path("/proc/self/uid_map").read_text(encoding="ascii").split() == ["0", "0", "4294967295"]:
+            return {0}
+        return {0, int(Path("/proc/sys/kernel/overflowuid").read_text(encoding="ascii"))}
+    except (OSError, ValueError):
+        return {0}
+
+
+def _has_others(group: int) -> bool:
+    """Whether a group has, or may have, members beside root and the user: many systems give each user an own group."""
+    try:
+        found, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return group != 0
+    return group != 0 and (found.gr_name != user or any(member != user for member in found.gr_mem))
 
 
 def workspaces() -> Path:
@@ -57,7 +132,11 @@ def _user_data(name: str) -> Path:
 
 def move_user_data(notify: Callable[[str], None]) -> None:
     """Move folders that earlier versions had in the cache to `data()`, unless that is another disk."""
-    for name in _USER_DATA if data() != home() else ():
+    try:
+        names = _USER_DATA if data() != home() else ()
+    except ReprokitError:  # the verb says so if it needs them
+        return
+    for name in names:
         folder, earlier = data() / name, home() / name
         try:
             if _user_data(name) != earlier:
@@ -65,31 +144,40 @@ def move_user_data(notify: Callable[[str], None]) -> None:
             private(folder.parent)
             earlier.rename(folder)
             earlier.symlink_to(folder)  # containers of earlier versions mount it by that path
-        except (OSError, EngineError):
+        except (OSError, ReprokitError):
             continue
         notify(f"moved {earlier} out of the cache, to {folder}")
 
 
 def is_ours(path: Path) -> bool:
     """Whether the path lies in `home()`, `data()` or `state()`, or these below it."""
-    return any(path.is_relative_to(root) or root.is_relative_to(path) for root in (home(), data(), state()))
+    try:
+        roots = (home(), data(), state())
+    except ReprokitError:
+        return False
+    return any(path.is_relative_to(root) or root.is_relative_to(path) for root in roots)
 
 
 def private(folder: Path, shared: bool = False) -> Path:
-    """Create the folder if missing and close it to other users. Raises EngineError where it belongs to another user.
+    """Create the folder if missing and close it to other users.
 
-    With `shared` it may belong to another user, and its group may read it if the owner chose so.
+    No link below `home`, `state` and `data` is followed. With `shared` the folder may be a link and may belong to
+    another user, and its group may read it if the owner chose so. Raises EngineError if it belongs to another user,
+    UsageError for a link.
     """
     if state() in folder.parents:
         private(state())
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    info = folder.stat()
-    mode = stat.S_IMODE(info.st_mode)
-    if info.st_uid != os.geteuid():
-        if not shared or mode & 0o002:
-            raise EngineError("the folder belongs to another user", str(folder), "remove it, or set REPROKIT_HOME")
-    elif mode & (others := 0o027 if shared and not mode & 0o007 else 0o077):
-        folder.chmod(mode & ~others)
+    place = folder.resolve() if shared else folder
+    root = next((root for root in (home(), data(), state()) if place.is_relative_to(root)), place)
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with Folder(root) as opened, opened.folder(str(place.relative_to(root))) as inner:
+        info = os.fstat(inner.fileno())
+        mode = stat.S_IMODE(info.st_mode)
+        if info.st_uid != os.geteuid():
+            if not shared or mode & 0o002:
+                raise EngineError("the folder belongs to another user", str(folder), "remove it, or set REPROKIT_HOME")
+        elif mode & (others := 0o027 if shared and not mode & 0o007 else 0o077):
+            os.fchmod(inner.fileno(), mode & ~others)
     return folder
 
 
@@ -111,6 +199,11 @@ def recipe_dirs() -> list[Path]:
         if folder.is_dir() and folder.resolve() not in found:
             found.append(folder.resolve())
     return found
+
+
+def is_bundled(file: Path) -> bool:
+    """Whether a recipe or lock is reprokit's own."""
+    return file.parent.resolve() == (data_root() / "recipes").resolve()
 
 
 def block_dirs() -> list[Path]:

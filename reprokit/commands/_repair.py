@@ -38,7 +38,7 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
     variant = find.target(name).variant_name
 
     def keep(rounds: Sequence[Round], state: str, works: bool = False) -> None:
-        _write(page_path(path), page(name, source, found, rounds, state, works))
+        write_text(page_path(path), page(name, source, found, rounds, state, works))
 
     def kept(rounds: Sequence[Round]) -> None:
         keep(rounds, "The repair was interrupted" if rounds[-1].changes else "It still fails")
@@ -47,7 +47,7 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
 
     fit = Fit(versions.facts, versions.of)
     loop = RepairLoop(
-        name, variant, found.text, lambda: attempt(engine, name), versions.of, fit, lambda t: _write(path, t), kept
+        name, variant, found.text, lambda: attempt(engine, name), versions.of, fit, lambda t: write_text(path, t), kept
     )
     keep((), "The repair was interrupted")
     rounds = loop.run()
@@ -124,12 +124,12 @@ def _failure(step: str, error: ReprokitError) -> Failure:
     return Failure(step, f"{error.message}{where}", error.causes)
 
 
-def _write(path: Path, text: str) -> None:
+def write_text(path: Path, text: str) -> None:
     from reprokit.host.disk import unwritable
-    from reprokit.untrusted.files import Folder
+    from reprokit.untrusted.files import current
 
     try:
-        with Folder(path.parent) as folder, folder.replacing(path.name) as file:
+        with current() as folder, folder.replacing(str(path)) as file:
             file.write(text.encode("utf-8"))
     except OSError as error:
         raise unwritable(error, "the file", path) from None

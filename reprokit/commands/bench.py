@@ -91,7 +91,7 @@ def bench(
     for title, benchmark in chosen.items():
         notify(*doubtful(title, benchmark, fixed))
     outcome = BenchOutcome(Rounds(repeat, warm_up, timeout), file)
-    lines.check_writable(file)
+    lines.check_writable(file, "--records FILE")
     variables = options.variables_of(env_file)
     with (
         options.engine_on(on) as there,

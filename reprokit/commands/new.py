@@ -54,7 +54,7 @@ def new(
         raise UsageError(
             f"{option} needs a repository", hint=f"reprokit new {name} --from https://HOST/OWNER/REPOSITORY"
         )
-    write_new(path, text, "the recipe", "start in a folder that you can write")
+    write_new(path, text, "the recipe", "start in a folder that you can write", usual=True)
     if repair and found:
         echo(f"wrote {path}")
         repaired(path, source, *found)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from reprokit.container.attach import Command
     from reprokit.engine import Engine
     from reprokit.profiling.run import Profiled
+    from reprokit.untrusted.files import Folder
 
 _TOOLS = ("torch", "nsys", "ncu", "perf", "py-spy")
 _FOLDER = "profiles"
@@ -58,23 +59,21 @@ def profile(
     from reprokit.commands._shown import notify
     from reprokit.profiling.run import profile as run_profile
     from reprokit.recipe.find import target
-    from reprokit.untrusted.files import Folder
 
     recipe, requested = target(name), options.container_command(command, env, env_file, user, False)
     chosen = RunOptions(gpus=gpus, mounts=options.mounts(volume, on), shm=shm_size, network=network)
     now = datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ")
-    place = out or Path(_FOLDER) / f"{recipe.recipe.name}-{recipe.variant_name}-{now}"
+    usual = Path(_FOLDER) / f"{recipe.recipe.name}-{recipe.variant_name}-{now}"
+    place = out or usual
 
     def run(engine: Engine, container: str, wrapped: Command) -> int:
         from reprokit.container.session import in_container
 
         return _beside(engine, container, wrapped) if as_json else in_container(engine, container, wrapped, notify)
 
-    with options.engine_on(on) as engine:
-        _make(place)
+    with options.engine_on(on) as engine, _opened(out, usual) as folder:
         try:
-            with Folder(place) as folder:
-                done = run_profile(engine, recipe, requested, chosen, tool, folder, run, notify)
+            done = run_profile(engine, recipe, requested, chosen, tool, folder, run, notify)
         finally:
             _remove_empty(place, *([] if out else [place.parent]))
     if as_json:
@@ -84,16 +83,20 @@ def profile(
     raise typer.Exit(done.exit_code)
 
 
-def _make(place: Path) -> None:
+def _opened(named: Path | None, usual: Path) -> Folder:
+    """The new folder for the reports. Raises UsageError, and EngineError if it cannot be made."""
     from reprokit.errors import UsageError
     from reprokit.host.disk import unwritable
+    from reprokit.untrusted.files import output_folder
 
+    place = named or usual
     try:
-        place.mkdir(parents=True, exist_ok=True)
+        folder = output_folder(named, usual)
         if any(place.iterdir()):
             raise UsageError("the folder for the reports is not empty", str(place), "name a new one: -o DIR")
     except OSError as error:
         raise unwritable(error, "the folder for the reports", place) from None
+    return folder
 
 
 def _remove_empty(*folders: Path) -> None:

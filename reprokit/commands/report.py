@@ -56,30 +56,37 @@ def report(
     chosen = [split(name)[0] for name in names or []] or recipes_with_results()
     if records and len(chosen) != 1:
         raise UsageError("--records needs one recipe", hint="name it: `reprokit report NAME --records FILE -o DIR`")
-    write(list(dict.fromkeys(chosen)), output, records)
+    write(list(dict.fromkeys(chosen)), output, output, records)
     echo(f"{output / 'index.html'}")
 
 
-def write(names: Sequence[str], folder: Path, records: Path | None = None, steps: ReportTable | None = None) -> None:
-    """Write the report of recipes. Raises UsageError, and EngineError where the folder cannot be written."""
+def write(
+    names: Sequence[str],
+    named: Path | None,
+    usual: Path,
+    records: Path | None = None,
+    steps: ReportTable | None = None,
+) -> None:
+    """Write the report of recipes into the folder that the user `named`, or into the `usual` one.
+
+    Raises UsageError, and EngineError if the folder cannot be written.
+    """
     from reprokit.host.disk import unwritable
     from reprokit.results.report import as_html, as_summary
     from reprokit.results.report import report as page_of
-    from reprokit.untrusted.files import Folder
+    from reprokit.untrusted.files import output_folder
 
     plots: dict[str, bytes] = {}
     page = page_of([_recipe(name, plots, records, steps) for name in names])
     texts = {"index.html": as_html(page), "summary.md": as_summary(page)}
     encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        # The folder may be a stranger's checkout, with links in it.
-        with Folder(folder) as opened:
+        with output_folder(named, usual) as opened:
             for path, content in {**{f"plots/{name}": svg for name, svg in plots.items()}, **encoded}.items():
                 with opened.replacing(path) as file:
                     file.write(content)
     except OSError as error:
-        raise unwritable(error, "the report", folder) from None
+        raise unwritable(error, "the report", named or usual) from None
 
 
 def _recipe(name: str, plots: dict[str, bytes], file: Path | None, steps: ReportTable | None) -> RecipeReport:

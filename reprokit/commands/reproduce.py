@@ -54,9 +54,10 @@ def reproduce(
     target = find_target(name)
     recipe, _ = split(name)
     label = f"{recipe}:{target.variant_name}"
-    folder = output or Path(FOLDER) / f"{target.recipe.name}-report"
-    for path in (Path(FOLDER) / f"{target.recipe.name}.jsonl", folder / "index.html"):
-        check_writable(path)
+    usual = Path(FOLDER) / f"{target.recipe.name}-report"
+    folder = output or usual
+    check_writable(Path(FOLDER) / f"{target.recipe.name}.jsonl")
+    check_writable((folder.absolute() if output else folder) / "index.html", "-o DIR")
     journal = Journal(target, again, lambda: _state(target, repeat))
     for number, step in enumerate(NAMES, 1):
         if step in journal.steps and step != "claims":
@@ -76,7 +77,7 @@ def reproduce(
         # What is fetched is locked: it changes no result.
         journal.add(found, ran=not needless and step != "fetch")
     steps = [journal.steps[step] for step in NAMES]
-    write([recipe], folder, steps=as_table(steps))
+    write([recipe], output, usual, steps=as_table(steps))
     journal.save()  # the report may be in the checkout of the workspace
     code = exit_code(steps)
     if as_json:

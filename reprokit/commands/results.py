@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from reprokit.results.record import Record
     from reprokit.results.tables import ReportTable
 
+_MOST_SHOWN = 500  # tables, which take 1 s
 _T = TypeVar("_T", "Group", "Record")
 
 results = typer.Typer(
@@ -68,14 +69,18 @@ def show(
     name: _Name = None, benchmarks: _Benchmarks = None, records: _Records = None, as_json: options.Json = False
 ) -> None:
     """Show medians, pooled where the conditions are the same, beside the paper's figures."""
+    from reprokit.commands._shown import notify
     from reprokit.tables import show_tables
 
     if as_json:
         found = some(_of(records_of(name, records), name, benchmarks or []), name, *(benchmarks or []))
         dump({"ok": True, "records": [json.loads(record.to_json()) for record in found]})
     else:
+        shown = _tables(name, benchmarks or [], records)
         with paged():
-            show_tables(_tables(name, benchmarks or [], records))
+            show_tables(shown[-_MOST_SHOWN:])
+        if len(shown) > _MOST_SHOWN:
+            notify(f"the last {_MOST_SHOWN} of {len(shown)} tables; `reprokit results export --csv` prints all")
 
 
 @results.command()

@@ -99,6 +99,7 @@ def tune(
     target = find.target(name)
     _check_runner(runner, on, gpus, device)
     file = Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
+    lines.check_writable(file)
     known = lines.read(file) if file.is_file() else []
     shape: dict[str, str | int | None] = {
         "batch": batch, "seq": seq, "mask": mask, "heads": heads, "head-size": head_size, "layers": layers,

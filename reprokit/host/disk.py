@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.formatting import size
+from reprokit.untrusted.files import output_folder
 
 ENGINE_ROOT = "/var/lib/docker"
 STORE_HINT = "free space there; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
@@ -67,16 +68,21 @@ def unwritable(error: OSError, what: str, path: Path, hint: str = "write it else
     return kind(message, str(path), "free space there" if is_full(error) else hint)
 
 
-def write_new(path: Path, text: str, what: str, hint: str) -> None:
-    """Write a file that must not exist; a failure leaves no part of it. Raises as `unwritable`."""
+def write_new(path: Path, text: str, what: str, hint: str, usual: bool = False) -> None:
+    """Write a file that must not exist; a failure leaves no part of it. Raises as `unwritable`.
+
+    A `usual` path is beneath the current folder: UsageError for a link in it.
+    """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
+        with (
+            output_folder(None if usual else path.parent, path.parent, "") as folder,
+            os.fdopen(folder.open(path.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file,
+        ):
             try:
-                file.write(text)
+                file.write(text.encode("utf-8"))
                 file.flush()
             except OSError:
-                path.unlink()
+                folder.remove(path.name)
                 raise
     except OSError as error:
         raise unwritable(error, what, path, hint) from None

@@ -50,7 +50,7 @@ def locate(name: str, recipe: Path) -> Path:
     target.
     """
     here = Path.cwd() / "workspaces"
-    own = name if _is_bundled(recipe) else f"{name}-{mark(str(recipe), digits=12)}"
+    own = name if paths.is_bundled(recipe) else f"{name}-{mark(str(recipe), digits=12)}"
     folders = [here / name, *(root / own for root in _roots())]
     for folder in folders:
         link = next((p for p in (here, folder) if folder.is_relative_to(p) and p.is_symlink()), None)
@@ -68,10 +68,6 @@ def locate(name: str, recipe: Path) -> Path:
 
 def _roots() -> list[Path]:
     return [*config.workspace_roots(), paths.workspaces()]
-
-
-def _is_bundled(recipe: Path) -> bool:
-    return recipe.parent.resolve() == (paths.data_root() / "recipes").resolve()
 
 
 def prepare(target: Target, notify: Notify) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 from pydantic import Field, FiniteFloat
@@ -38,8 +39,8 @@ class HotSpot(FrozenModel):
 
     @property
     def rate(self) -> float | None:
-        """GFLOP/s; None where no work was counted."""
-        return self.flop / self.work_seconds / 1e9 if self.flop and self.work_seconds else None
+        """GFLOP/s; None if no work was counted."""
+        return _finite(self.flop / self.work_seconds / 1e9) if self.flop and self.work_seconds else None
 
 
 class Summary(FrozenModel):
@@ -52,4 +53,9 @@ class Summary(FrozenModel):
     def share(self, row: HotSpot) -> float | None:
         """Per cent of the time of its kind."""
         total = self.totals.get(row.kind, 0.0)
-        return row.share if row.seconds is None or not total else 100 * row.seconds / total
+        return row.share if row.seconds is None or not total else _finite(100 * row.seconds / total)
+
+
+def _finite(number: float) -> float | None:
+    """None for what is too large: a profiler may print a time of almost 0."""
+    return number if math.isfinite(number) else None

@@ -22,6 +22,9 @@ _Scalar = str | int | float | bool
 MOST_DIGITS = 24  # of an integer in a record
 
 _NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"
+# The name of an image without its digest, as Docker reads it (github.com/distribution/reference).
+_PART = "[a-z0-9]+((\\.|__?|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(rf"([a-z0-9.-]+(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
 # Public archives of data by name, each a module of `reprokit.supply.kinds`, and the form of their records.
 DATA_SOURCES = {"zenodo": r"[0-9]{1,12}"}
 
@@ -201,6 +204,15 @@ def _build_arg(text: str) -> str:
     return text
 
 
+def _image_ref(text: str) -> str:
+    scheme, separator, name = text.rpartition("://")
+    if separator:
+        raise ValueError(f"{text!r} begins with {scheme}://; write {name}")
+    if not _IMAGE.fullmatch(text.partition("@")[0]):
+        raise ValueError(f"{text!r} is not the name of an image, such as debian:12 or HOST/NAME:TAG")
+    return text
+
+
 def _plain_line(text: str) -> str:
     if any(ord(c) < 32 or ord(c) == 127 for c in text):
         raise ValueError("control characters are not allowed here")
@@ -250,7 +262,10 @@ Version = Annotated[str, StringConstraints(pattern=r"^[0-9][0-9A-Za-z.+~-]*$", m
 PinValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9.+~:/@_-]*$", max_length=200)]
 ImageRef = Annotated[
     str,
-    StringConstraints(pattern=r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$"),
+    StringConstraints(
+        pattern=r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$", max_length=400
+    ),
+    AfterValidator(_image_ref),
 ]
 RecipeRef = Annotated[str, AfterValidator(_recipe_ref), StringConstraints(max_length=121)]
 # One label of a host name: a service cannot have the name of a host in the internet.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from reprokit import paths
 from reprokit.errors import UsageError, unread
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
@@ -24,9 +25,16 @@ def load_file(path: Path) -> Recipe:
 
 
 def recipe_text(path: Path) -> str:
-    """The text of a recipe file, which may be a stranger's. Raises UsageError."""
+    """The text of a recipe file, which may be a stranger's. Raises UsageError.
+
+    In a folder of recipes no link is followed, but the folder itself may be one. Other files are opened as named.
+    """
+    root = next((folder for folder in paths.recipe_dirs() if path.is_relative_to(folder)), None)
     try:
-        return files.read(path, _MOST).decode("utf-8")
+        if root is None or paths.is_bundled(path):  # an installer may link the files of a package
+            return files.read(path, _MOST).decode("utf-8")
+        with files.Folder(root) as folder:
+            return folder.read(str(path.relative_to(root)), _MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read the recipe: {unread(error)}", str(path)) from None
 

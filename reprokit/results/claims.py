@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -13,10 +13,12 @@ from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
 from reprokit.recipe.model import Recipe
 from reprokit.results.claim_benchmarks import command_of, unmeasured
 from reprokit.results.hardware import other_hardware
-from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of, latest_alike
+from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of, latest_alike, texts
 from reprokit.results.stats import ratio_interval
 from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
+from reprokit.untrusted.limits import CLAIM_SECONDS
+from reprokit.untrusted.time_limit import processor_time
 
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not measured"]
 # Groups that agree in these are of one implementation, measured under other conditions.
@@ -55,58 +57,117 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class _Found:
-    """A measured value with its 95 % interval, and the groups of records behind it.
+    """A measured value, and the groups of records behind it.
 
-    `without` says which cases do not count, and why; `missing` which combinations of a matrix were not measured.
+    Its 95 % interval is that of the second median over the first of `compared`. `without` says which cases do not
+    count, and why.
     """
 
     value: float
-    interval: tuple[float | None, float | None]
+    compared: tuple[Sequence[float], Sequence[float]] | None
     groups: tuple[Group, ...]
     without: str = ""
-    missing: str = ""
+
+
+@dataclass(frozen=True)
+class _Evidence:
+    """What was measured of a claim, whatever number it states; `found` is None if nothing can be compared with that.
+
+    `reason` says why, or else what a reader should know. `fits` is whether the hardware is that of the claim.
+    """
+
+    reason: str
+    command: str = ""
+    found: _Found | None = None
+    interval: tuple[float | None, float | None] = (None, None)
+    fits: bool = True
+    verdict: Verdict = "not comparable"
+
+
+class _Index:
+    """The groups of records of a recipe, by metric and by parameter: a stranger may write thousands, and of claims."""
+
+    def __init__(self, groups: Iterable[Group]) -> None:
+        self._by_metric: dict[str, list[Group]] = {}
+        for group in groups:
+            self._by_metric.setdefault(group.identity["metric"], []).append(group)
+        self._by_param: dict[str, dict[tuple[str, str], list[Group]]] = {}
+
+    def measured(self, metric: str, benchmark: str) -> list[Group]:
+        """The groups of a metric; of any benchmark if none is named."""
+        groups = self._by_metric.get(metric, [])
+        return [group for group in groups if group.identity["benchmark"] == benchmark] if benchmark else groups
+
+    def cases(self, metric: str, benchmark: str, params: Mapping[str, Any]) -> list[Group]:
+        """Those of `measured` that have these parameters."""
+        if not params:
+            return self.measured(metric, benchmark)
+        if metric not in self._by_param:
+            by_param = self._by_param[metric] = {}
+            for group in self._by_metric.get(metric, []):
+                for name, value in group.identity["params"].items():
+                    for text in texts(value):
+                        by_param.setdefault((name, text), []).append(group)
+        by_param = self._by_param[metric]
+        candidates = [[by_param.get((name, text), []) for text in texts(value)] for name, value in params.items()]
+        fewest = min(candidates, key=lambda lists: sum(map(len, lists)))
+        alike = {id(group): group for groups in fewest for group in groups}
+        found = [group for group in alike.values() if has_params(group.identity["params"], params)]
+        return [group for group in found if benchmark in ("", group.identity["benchmark"])]
 
 
 def judge(recipe: Recipe, groups: Sequence[Group], facts: Facts) -> list[JudgedClaim]:
-    """The verdict on each claim of a recipe."""
-    mine = [group for group in groups if group.identity["recipe"] == recipe.name]
-    return [_judged(recipe, claim, mine, facts) for claim in recipe.claims]
+    """The verdict on each claim of a recipe. Raises UsageError if it takes too long: both may be a stranger's."""
+    index = _Index(group for group in groups if group.identity["recipe"] == recipe.name)
+    evidence: dict[str, _Evidence] = {}
+    judged = []
+    with processor_time(CLAIM_SECONDS.most, "judging the claims", recipe.name, CLAIM_SECONDS.hint):
+        for claim in recipe.claims:
+            key = claim.model_dump_json(exclude={"value", "tolerance", "hardware", "where"})
+            if key not in evidence:
+                evidence[key] = _evidence(recipe, claim, index, facts)
+            judged.append(_judged(recipe, claim, evidence[key], facts))
+    return judged
 
 
-def _judged(recipe: Recipe, claim: Claim, groups: Sequence[Group], facts: Facts) -> JudgedClaim:
+def _evidence(recipe: Recipe, claim: Claim, index: _Index, facts: Facts) -> _Evidence:
     command = command_of(recipe, claim)
-    groups = [group for group in groups if claim.benchmark in ("", group.identity["benchmark"])]
-    same = [group for group in groups if group.identity["metric"] == claim.metric]
-    if not same:
-        reason = "" if command else "no benchmark of the recipe measures it"
-        return JudgedClaim(recipe.name, claim, "not measured", reason, command=command)
-    cases = [group for group in same if has_params(group.identity["params"], claim.params)]
+    if not index.measured(claim.metric, claim.benchmark):
+        return _Evidence("" if command else "no benchmark of the recipe measures it", command, verdict="not measured")
+    cases = index.cases(claim.metric, claim.benchmark, claim.params)
     if not cases:
         wanted = ", ".join(f"{name} {shown(value)}" for name, value in claim.params.items())
-        return JudgedClaim(recipe.name, claim, "not comparable", f"measured for other cases, not {wanted}")
+        return _Evidence(f"measured for other cases, not {wanted}")
     fitting = [group for group in cases if not other_hardware(claim, group.identity, facts)]
     of_one, others = latest_alike(fitting or cases, _SETTING)
-    found = _measured(claim, of_one, groups)
+    found = _measured(claim, of_one, index)
     if isinstance(found, str):
-        reason = "; ".join(filter(None, (found, others)))
-        return JudgedClaim(recipe.name, claim, "not comparable", reason, command=command)
-    if claim.over != "case":
-        found = replace(found, missing=unmeasured(recipe, claim, of_one))
-    ratio, low, high = (_ratio(value, claim.value) for value in (found.value, *found.interval))
+        return _Evidence("; ".join(filter(None, (found, others))), command)
+    missing = unmeasured(recipe, claim, of_one) if claim.over != "case" else ""
+    interval = ratio_interval(*found.compared) if found.compared else (None, None)
+    reason = "; ".join(filter(None, (others, found.without, missing, *_doubts(claim, found))))
+    return _Evidence(reason, command, found, interval, bool(fitting))
+
+
+def _judged(recipe: Recipe, claim: Claim, evidence: _Evidence, facts: Facts) -> JudgedClaim:
+    found = evidence.found
+    if found is None:
+        return JudgedClaim(recipe.name, claim, evidence.verdict, evidence.reason, command=evidence.command)
+    ratio, low, high = (_ratio(value, claim.value) for value in (found.value, *evidence.interval))
     verdict: Verdict = "not comparable"
-    if not fitting:
+    if not evidence.fits:
         reason = other_hardware(claim, found.groups[0].identity, facts)
     elif ratio is None:
         reason = _NO_RATIO
     else:
         verdict, reason = _verdict(claim, ratio)
-    reason = "; ".join(filter(None, (reason, others, *_doubts(claim, found))))
-    return JudgedClaim(recipe.name, claim, verdict, reason, found.value, ratio, low, high, command, found.groups)
+    reason = "; ".join(filter(None, (reason, evidence.reason)))
+    numbers = (found.value, ratio, low, high)
+    return JudgedClaim(recipe.name, claim, verdict, reason, *numbers, evidence.command, found.groups)
 
 
 def _doubts(claim: Claim, found: _Found) -> Iterator[str]:
     """What a reader should know of the records behind a verdict."""
-    yield from filter(None, (found.without, found.missing))
     if not claim.gpu:
         yield "the recipe does not say on which GPU it was measured"
     if claim.gpu == "none" and not claim.cpu:
@@ -140,7 +201,7 @@ def _rising(claim: Claim) -> bool:
     return claim.baseline is not None or claim.better == "higher"
 
 
-def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> _Found | str:
+def _measured(claim: Claim, cases: Sequence[Group], index: _Index) -> _Found | str:
     """The measured value, or why there is none."""
     latest = _latest(cases)
     if claim.baseline is None:
@@ -149,7 +210,8 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
             return f"measured in {other[0]}, claimed in {claim.unit or 'no unit'}"
         found = [_single(group, claim.unit) for group in latest]
     else:
-        pairs = [_relative(claim, claim.baseline, group, groups) for group in latest]
+        baselines = _Baselines(claim, claim.baseline, index)
+        pairs = [_relative(claim, claim.baseline, group, baselines) for group in latest]
         found = [pair for pair in pairs if isinstance(pair, _Found)]
         if not found:
             return next(pair for pair in pairs if isinstance(pair, str))
@@ -160,7 +222,7 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
         if any(each.value <= 0 for each in found):
             return "no geometric mean: a number is 0 or less"
         mean = math.exp(statistics.fmean(math.log(each.value) for each in found))
-        return _Found(mean, (None, None), tuple(group for each in found for group in each.groups), found[0].without)
+        return _Found(mean, None, tuple(group for each in found for group in each.groups), found[0].without)
     if claim.over == "best":
         return (max if _rising(claim) else min)(found, key=lambda each: each.value)
     if len(found) > 1:
@@ -170,7 +232,7 @@ def _measured(claim: Claim, cases: Sequence[Group], groups: Sequence[Group]) -> 
 
 def _single(group: Group, unit: str) -> _Found:
     samples = _samples(group, unit)
-    return _Found(statistics.median(samples), ratio_interval([1.0, 1.0], samples), (group,))
+    return _Found(statistics.median(samples), ([1.0, 1.0], samples), (group,))
 
 
 def _samples(group: Group, unit: str) -> list[float]:
@@ -178,7 +240,28 @@ def _samples(group: Group, unit: str) -> list[float]:
     return [sample * factor for sample in group.samples]
 
 
-def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Sequence[Group]) -> _Found | str:
+class _Baselines:
+    """The groups that a claim's baseline may be, by their case: the parameters that are no part of it are free."""
+
+    def __init__(self, claim: Claim, baseline: ClaimBaseline, index: _Index) -> None:
+        self._free = {"impl", *baseline.params}
+        self._by_case: dict[frozenset[str], dict[str, list[Group]]] = {}
+        for group in index.cases(baseline.metric or claim.metric, claim.benchmark, baseline.params):
+            if baseline.variant in ("", group.identity["variant"]):
+                # A parameter of the claim that a baseline lacks may make it another implementation.
+                absent = frozenset(claim.params.keys() - group.identity["params"].keys())
+                self._by_case.setdefault(absent, {}).setdefault(self._case(group, absent), []).append(group)
+
+    def of(self, group: Group) -> list[Group]:
+        """Those of the same case as `group`."""
+        return [other for absent, cases in self._by_case.items() for other in cases.get(self._case(group, absent), ())]
+
+    def _case(self, group: Group, absent: Collection[str]) -> str:
+        params = group.identity["params"]
+        return repr(sorted((name, repr(params[name])) for name in params.keys() - self._free - {*absent}))
+
+
+def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, baselines: _Baselines) -> _Found | str:
     """How many times better the group is than its baseline of the same case and conditions, or why that is unknown."""
     if baseline.value is not None:
         factor = unit_factor(baseline.unit, group.identity["unit"])
@@ -186,16 +269,11 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, groups: Seque
             measured = group.identity["unit"] or "no unit"
             return f"measured in {measured}, its baseline is in {baseline.unit or 'no unit'}"
         return _ratio_found(claim, [baseline.value * factor] * 2, group.samples, (group,))
-    metric = baseline.metric or claim.metric
     cases = [
         other
-        for other in groups
+        for other in baselines.of(group)
         if any(other.identity[name] != group.identity[name] for name in _IMPLEMENTATION)
-        and other.identity["metric"] == metric
-        and baseline.variant in ("", other.identity["variant"])
-        and has_params(other.identity["params"], baseline.params)
         and ("impl" in baseline.params or not _variation(group, other))
-        and _same_case(claim, baseline, group, other)
         and unit_factor(other.identity["unit"], group.identity["unit"])
         and other.median > 0
     ]
@@ -217,7 +295,7 @@ def _ratio_found(
 ) -> _Found | str:
     above, below = (baseline, samples) if claim.better == "lower" else (samples, baseline)
     ratio = _ratio(statistics.median(above), statistics.median(below))
-    return _Found(ratio, ratio_interval(below, above), groups) if ratio else _NO_RATIO
+    return _Found(ratio, (below, above), groups) if ratio else _NO_RATIO
 
 
 def _ratio(value: float | None, other: float) -> float | None:
@@ -283,11 +361,3 @@ def _variation(group: Group, other: Group) -> bool:
     """Whether the other is a variation of the same implementation, such as `ours-packed` of `ours`."""
     mine = group.identity["params"].get("impl")
     return mine is not None and str(other.identity["params"].get("impl", "")).startswith(f"{mine}-")
-
-
-def _same_case(claim: Claim, baseline: ClaimBaseline, group: Group, other: Group) -> bool:
-    """Whether the baseline agrees in the parameters, except those that make it another implementation."""
-    mine, its = group.identity["params"], other.identity["params"]
-    free = {"impl", *baseline.params, *(name for name in claim.params if name not in its)}
-    case, its_case = ({n: repr(v) for n, v in params.items() if n not in free} for params in (mine, its))
-    return case == its_case

@@ -145,10 +145,10 @@ def latest_alike(found: Sequence[Group], names: Sequence[str]) -> tuple[list[Gro
 
 def has_params(params: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether records with these parameters are about a case. A user or a parser may have written a value as text."""
-    return all(name in params and _texts(params[name]) & _texts(value) for name, value in wanted.items())
+    return all(name in params and texts(params[name]) & texts(value) for name, value in wanted.items())
 
 
-def _texts(value: Any) -> set[str]:
+def texts(value: Any) -> set[str]:
     """How a value may be written: True is also `true`, 1.0 is also `1`."""
     if isinstance(value, str):
         return {value}

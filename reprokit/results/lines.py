@@ -64,8 +64,14 @@ def _checked(record: Record, where: str) -> bytes:
     return line
 
 
-def check_writable(file: Path) -> None:
-    """To be called before measuring. Raises EngineError or UsageError where the results cannot be written."""
+def check_writable(file: Path, option: str = "") -> None:
+    """To be called before measuring. Raises EngineError or UsageError if the results cannot be written.
+
+    A relative path is a default one, in which no link is followed; `option` names another path.
+    """
+    if not file.is_absolute():
+        with files.current(option) as folder:
+            folder.refuse_links(str(file))
     if file.is_dir():
         raise disk.unwritable(IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)), "the results", file)
     disk.check_writable(file, "the results", "start in a folder that you can write")

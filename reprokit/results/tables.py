@@ -10,6 +10,8 @@ from reprokit.errors import UsageError
 from reprokit.formatting import counted
 from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of
 from reprokit.tables import ReportTable
+from reprokit.untrusted.limits import CLAIM_SECONDS
+from reprokit.untrusted.time_limit import processor_time
 
 if TYPE_CHECKING:
     from reprokit.recipe.claim import Claim
@@ -27,8 +29,13 @@ TABLE = tuple(name for name in IDENTITY if name != "params")
 def sections(groups: Sequence[Group], claims: Mapping[str, Sequence[Claim]] = {}) -> list[ReportTable]:
     """The tables of `groups`, with the claims of each recipe.
 
-    A note names what separates groups that answer the same question.
+    A note names what separates groups that answer the same question. Raises UsageError if it takes too long.
     """
+    with processor_time(CLAIM_SECONDS.most, "making the tables", hint=CLAIM_SECONDS.hint):
+        return _sections(groups, claims)
+
+
+def _sections(groups: Sequence[Group], claims: Mapping[str, Sequence[Claim]]) -> list[ReportTable]:
     tables: dict[str, list[Group]] = {}
     questions: dict[str, list[Group]] = {}
     for group in groups:

@@ -33,9 +33,10 @@ class Folder:
     Methods raise UsageError for a link or anything else that is not a regular file, and OSError.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, handle: int | None = None) -> None:
+        """Open `root` as its path says, unless it is open already as `handle`."""
         self.root = root
-        self._handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if handle is None else handle
 
     def __enter__(self) -> Folder:
         return self
@@ -55,6 +56,19 @@ class Folder:
     def make(self, path: str) -> None:
         """Make a folder and its missing parents."""
         with self._parent(f"{path}/x", make=True):
+            pass
+
+    def folder(self, path: str) -> Folder:
+        """A folder beneath this one; it and its missing parents are made."""
+        with self._parent(f"{path}/x", make=True) as (handle, _):
+            return Folder(self.root / path, os.dup(handle))
+
+    def fileno(self) -> int:
+        return self._handle
+
+    def refuse_links(self, path: str) -> None:
+        """Raises UsageError if a part of the path is a link."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError), self._parent(f"{path}/x"):
             pass
 
     def remove(self, path: str) -> None:
@@ -174,6 +188,33 @@ class Folder:
         """Whether the path has no link in it. Used only to choose the error message."""
         whole = PurePosixPath(path)
         return not any((self.root / part).is_symlink() for part in (whole, *list(whole.parents)[:-1]))
+
+
+@contextlib.contextmanager
+def current(option: str = "") -> Iterator[Folder]:
+    """The current folder, which may be a stranger's checkout, for a verb's default output.
+
+    The hint of a UsageError also has the `option` that names another path, such as `-o DIR`.
+    """
+    with Folder(Path.cwd()) as folder:
+        try:
+            yield folder
+        except UsageError as error:
+            if option:
+                error.hint = f"{error.hint}, or name another path: {option}"
+            raise
+
+
+def output_folder(named: Path | None, usual: Path, option: str = "-o DIR") -> Folder:
+    """The folder of a verb's output, made if missing: opened as the user `named` it, or `usual`.
+
+    The usual one is beneath the current folder, and no link in it is followed. Raises UsageError for a link, OSError.
+    """
+    if named is None:
+        with current(option) as folder:
+            return folder.folder(str(usual))
+    named.mkdir(parents=True, exist_ok=True)
+    return Folder(named)
 
 
 def opened(path: Path) -> IO[bytes]:

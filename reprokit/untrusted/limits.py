@@ -85,6 +85,9 @@ CONDA_TEXT = Limit("CONDA_TEXT", 128 << 20)
 # A file of records, and the values of all its records: 100 000 records have 100 to 300 MB, with 60 to 100 values each.
 RESULTS = Limit("RESULTS", 1 << 30)
 RESULT_VALUES = Limit("RESULT_VALUES", 20_000_000)
+# Processor time in which records become tables, and the claims of a recipe are compared with them: 1000 claims and 4000
+# cases take 1 s.
+CLAIM_SECONDS = Limit("CLAIM_SECONDS", 60)
 # Images of a bundle. All variants of all bundled recipes are fewer than 50.
 IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.

@@ -6,6 +6,9 @@ from pydantic import BaseModel, ConfigDict
 
 
 class FrozenModel(BaseModel):
-    """A mapping of a document, without unknown keys. Its validator is built at the first use, for a fast start."""
+    """A mapping of a document, without unknown keys. Its numbers are finite, as those of JSON are.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+    Its validator is built at the first use, for a fast start.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True, allow_inf_nan=False)

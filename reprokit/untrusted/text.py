@@ -142,8 +142,8 @@ def _show(stream: IO[str], text: str) -> None:
 
 
 def dump(value: Any) -> None:
-    """Print JSON in ASCII, without control characters."""
-    _write(sys.stdout, json.dumps(value, indent=2).replace("\x7f", "\\u007f"))
+    """Print JSON in ASCII, without control characters. Raises ValueError for a number that JSON cannot hold."""
+    _write(sys.stdout, json.dumps(value, indent=2, allow_nan=False).replace("\x7f", "\\u007f"))
 
 
 def _write(stream: IO[str], text: str, end: str = "\n") -> None:

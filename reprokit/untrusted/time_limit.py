@@ -18,7 +18,7 @@ class _TooLong(BaseException):
 
 
 @contextlib.contextmanager
-def processor_time(seconds: float, what: str, where: str = "") -> Iterator[None]:
+def processor_time(seconds: float, what: str, where: str = "", hint: str = "make it shorter") -> Iterator[None]:
     """Limit the block: UsageError names `what` and `where` if it computes longer. Blocks cannot be nested.
 
     Only the main thread gets signals: in other threads there is no limit.
@@ -41,7 +41,7 @@ def processor_time(seconds: float, what: str, where: str = "") -> Iterator[None]
         finally:
             armed = False
     except _TooLong:
-        raise UsageError(f"{what} takes more than {seconds:g} s to read", where, "make it shorter") from None
+        raise UsageError(f"{what} takes more than {seconds:g} s of processor time", where, hint) from None
     finally:
         armed = False
         signal.setitimer(signal.ITIMER_PROF, 0)

@@ -80,9 +80,9 @@ def test_recipes_of_one_name_in_two_checkouts_share_no_folder(paper, tmp_path, m
     assert prepare(theirs, print).parent == tmp_path / "home" / "workspaces"
     assert not (prepare(theirs, print) / "precious").exists()
     # A link to the first one's file is not the first one: it may have another lock beside it.
-    theirs.path.unlink()
-    theirs.path.symlink_to(paper.path)
-    assert not (prepare(target("paper"), print) / "precious").exists()
+    link = tmp_path / "paper.yaml"
+    link.symlink_to(paper.path)
+    assert not (prepare(target(str(link)), print) / "precious").exists()
 
 
 def test_reprokits_own_recipe_has_the_plain_name(paper, tmp_path, monkeypatch):

@@ -26,6 +26,8 @@ BAD = [
     ("a shell in a pin", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: '9; id'}", 6, "not allowed"),
     ("a template in a pin", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: '{{ 1 }}'}", 6, "not allowed"),
     ("a substitution in a base", "variants:\n  cpu:\n    base: 'debian:$(id)'", 5, "not allowed here"),
+    ("an address as base", "variants:\n  cpu:\n    base: https://x.y/z", 5, "begins with https://; write x.y/z"),
+    ("an empty part in a base", "variants:\n  cpu:\n    base: x.y//z:1", 5, "is not the name of an image"),
     ("a break in env", 'variants:\n  cpu:\n    base: debian:12\n    env: {A: "b\\nRUN id"}', 6, "control characters"),
     ("a host path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: /etc, target: /x}]", 6, "inside"),
     ("a parent path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: ../x, target: /x}]", 6, "inside"),
@@ -45,7 +47,7 @@ BAD = [
             8,
             says,
         )
-        for value, says in ((".inf", "not a finite"), (".nan", "not a finite"), ("1" * 39, "more than 24 digits"))
+        for value, says in ((".inf", "a finite number"), (".nan", "a finite number"), ("1" * 39, "more than 24 digits"))
     ),
     ("a loose sdist", "variants:\n  cpu:\n    base: debian:12\n    sdists: [{package: 'a>=1'}]", 6, "write a==VERSION"),
     ("a moving wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a']", 6, "@COMMIT"),

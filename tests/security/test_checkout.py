@@ -17,15 +17,11 @@ from reprokit import paths
 from reprokit.bench import printed
 from reprokit.bundle import inputs
 from reprokit.bundle.selection import describe
-from reprokit.bundle.tools import TOOLS
-from reprokit.bundle.tools.tool import ToolJob
-from reprokit.bundle.tools.tool import write as write_tool
 from reprokit.engine import LABEL
 from reprokit.errors import UsageError
 from reprokit.host.workspace import copy, renew
 from reprokit.oci.model import Image
-from reprokit.recipe.find import Target, target, where_in
-from reprokit.recipe.load import load_text
+from reprokit.recipe.find import target, where_in
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.file import write
 from reprokit.supply.lock.model import Lock
@@ -75,37 +71,36 @@ def test_what_never_ends_is_not_waited_for(tmp_path: Path, plant, name):
     plant(folder / name)
     refused = check(tmp_path)
     assert refused.returncode == 2, refused
-    assert f"error: this is not a regular file ({folder / name})" in refused.stderr
+    problem = "this is not a regular file with a single name" if plant is pipe else "a link is in the way"
+    assert f"error: {problem}" in refused.stderr and f"({folder / name})" in refused.stderr
     (folder / name).unlink()
     (folder / "paper.yaml").write_text(RECIPE)
     assert "paper:cpu: no lock" in check(tmp_path).stdout
 
 
-def test_a_lock_is_written_through_no_link(tmp_path: Path):
-    other = tmp_path / "other"
-    other.write_text("the user's")
-    (tmp_path / "paper.lock.yaml").symlink_to(other)
-    write(tmp_path / "paper.lock.yaml", Lock(recipe="paper", variants={}))
-    assert other.read_text() == "the user's" and not (tmp_path / "paper.lock.yaml").is_symlink()
-
-
-@pytest.mark.parametrize("tool", TOOLS)
-def test_files_for_other_tools_follow_no_link(tmp_path, monkeypatch, tool):
-    checkout, outside = tmp_path / "checkout", tmp_path / "outside"
-    outside.mkdir()
-    (checkout / "ws").mkdir(parents=True)
-    monkeypatch.chdir(checkout)
-    text = "name: x\npaper: {title: T, venue: V, year: 2024, licence: none}\nvariants: {v: {base: 'debian:12'}}\n"
-    job = ToolJob(Target(load_text(text, "x.yaml", "x"), "v", Path("x.yaml")), checkout / "ws", "1234:1234")
-    usual = TOOLS[tool].usual_path(job)
-    planted = usual if usual.parent == Path() else usual.parent
-    planted.symlink_to(outside / planted.name if planted == usual else outside)
-    with pytest.raises(UsageError, match="a link is in the way"):
-        write_tool(TOOLS[tool], job, None)
-    assert not list(outside.iterdir())
-    planted.unlink()  # the control
-    assert write_tool(TOOLS[tool], job, None)[0] == usual and usual.read_bytes()
-    assert write_tool(TOOLS[tool], job, outside / "x")[0].is_file()
+@pytest.mark.parametrize("planted", ["recipes/paper.yaml", "recipes/paper.lock.yaml", "recipes/paper"])
+def test_recipes_and_locks_are_read_through_no_link(tmp_path: Path, planted: str):
+    """An error about a file that is no recipe names its first field, which may be a secret."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "paper.yaml").write_text("root:$6$secret:19000: 0\n")
+    link = tmp_path / planted
+    if planted == "recipes/paper.lock.yaml":
+        (tmp_path / "recipes" / "paper.yaml").write_text(RECIPE)
+    link.symlink_to(tmp_path / "outside" / ("paper.yaml" if link.suffix else ""))
+    for words in (("list",), ("lock", "--check", "paper"), ("store", "ls")):
+        done = run_verb(*words, cwd=tmp_path, env={"REPROKIT_HOME": str(tmp_path / "home")})
+        assert "secret" not in f"{done.stdout}{done.stderr}"
+    refused = check(tmp_path)
+    assert refused.returncode == 2 and "a link is in the way" in refused.stderr
+    link.unlink()  # the control: the folder of recipes itself is the user's to link
+    (tmp_path / "recipes" / "paper.yaml").write_text(RECIPE)
+    (tmp_path / "recipes").rename(tmp_path / "elsewhere")
+    (tmp_path / "recipes").symlink_to("elsewhere")
+    assert "paper:cpu: no lock" in check(tmp_path).stdout
+    (tmp_path / "paper.yaml").symlink_to("elsewhere/paper.yaml")  # and a path of the command line is opened as named
+    named = run_verb("lock", "--check", "./paper.yaml", cwd=tmp_path, env={"REPROKIT_HOME": str(tmp_path / "home")})
+    assert "paper:cpu: no lock" in named.stdout
 
 
 PREPARE = """

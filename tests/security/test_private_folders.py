@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reprokit import paths
-from reprokit.errors import EngineError
+from reprokit.errors import EngineError, UsageError
 from reprokit.supply.store import Store
 from tests.support.privileges import as_root
 from tests.support.users import as_user, give
@@ -50,6 +50,82 @@ def test_folders_of_another_user_are_refused(home: Path):
             paths.private(folder, shared)
     (home / "store").chmod(0o755)
     assert paths.private(home / "store", shared=True)
+
+
+@as_root()
+@pytest.mark.parametrize("of", ["home", "parent", "link"])
+@pytest.mark.parametrize(
+    ("owner", "mode", "refused"),
+    [
+        (NOBODY, 0o755, "belongs to another user"),
+        (0, 0o777, "other users can"),
+        (0, 0o775, "other users can"),
+        (0, 0o755, ""),
+    ],
+)
+def test_a_home_that_another_user_can_change_is_refused(tmp_path, monkeypatch, of, owner, mode, refused):
+    parent = tmp_path / "parent"
+    (parent / "real").mkdir(parents=True)
+    home = parent / "real"
+    if of == "link":
+        home = tmp_path / "link"
+        home.symlink_to("parent/real")
+        mode = 0o755 if owner else mode
+    changed = {"home": home, "parent": parent, "link": home if owner else parent}[of]
+    monkeypatch.setenv("REPROKIT_HOME", str(home))
+    os.lchown(changed, owner, NOBODY)
+    if not changed.is_symlink():
+        changed.chmod(mode)
+    if refused:
+        for use in (paths.home, paths.state, lambda: Store().remember("kind", "key", 1)):
+            with pytest.raises(EngineError, match=refused):
+                use()
+        assert not list((parent / "real").iterdir())
+    else:
+        assert paths.private(paths.state() / "logs") == parent / "real" / "state" / "logs"
+
+
+@as_root()
+def test_a_home_in_a_sticky_folder_is_used_if_nobody_else_made_it(tmp_path, monkeypatch):
+    tmp = tmp_path / "tmp"
+    tmp.mkdir()
+    tmp.chmod(0o1777)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp / "home"))
+    assert paths.private(paths.home()) == tmp / "home"
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp / "planted" / "home"))
+    (tmp / "planted").symlink_to(tmp_path)  # by another user, to a folder of ours
+    os.lchown(tmp / "planted", NOBODY, NOBODY)
+    with pytest.raises(EngineError, match="belongs to another user"):
+        paths.home()
+
+
+@pytest.mark.parametrize("link", ["state", "state/logs", "tmp"])
+def test_no_link_below_the_home_is_followed(home: Path, tmp_path: Path, link: str):
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o755)
+    (home / link).parent.mkdir(parents=True)
+    (home / link).symlink_to(mine)
+    folder = home / ("tmp" if link == "tmp" else "state/logs")
+    with pytest.raises(UsageError, match="a link is in the way"):
+        paths.private(folder)
+    assert mine.stat().st_mode & 0o777 == 0o755 and not list(mine.iterdir())
+    (home / link).unlink()  # the control
+    assert paths.private(folder).is_dir()
+
+
+@as_root()
+def test_a_store_may_be_a_link_to_that_of_a_group(home: Path, tmp_path: Path):
+    home.mkdir()
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    os.chown(theirs, NOBODY, NOBODY)
+    theirs.chmod(0o750)
+    (home / "store").symlink_to(theirs)
+    with Store().in_use():
+        assert theirs.stat().st_mode & 0o777 == 0o750
+    theirs.chmod(0o757)
+    with pytest.raises(EngineError, match="belongs to another user"), Store().in_use():
+        pass
 
 
 @as_root()

@@ -39,7 +39,7 @@ OTHERS = {
     "named on the command line, or new at the user's wish": """
         bundle/delta.py bundle/formats.py bundle/partial_file.py bundle/read.py bundle/signature.py bundle/squashfs.py
         bundle/write.py commands/doctor.py commands/explain.py commands/export.py commands/profile.py commands/render.py
-        commands/report.py commands/smoke.py host/disk.py supply/fetch/import_local.py
+        commands/smoke.py supply/fetch/import_local.py
     """,
     "the system's, or the user's settings": """
         cli.py completion.py config/__init__.py container/evidence.py host/gpu.py host/kills.py host/machine.py

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.container.mounts import WORKSPACE
-from reprokit.errors import WorkFailed
+from reprokit.errors import UsageError, WorkFailed
 
 
 class Apptainer:
@@ -50,6 +50,8 @@ class Apptainer:
     def finish(self, path: Path) -> str:
         """Build the SIF beside the file. Raises WorkFailed if Apptainer cannot."""
         sif = path.with_suffix(".sif")
+        if sif.is_symlink():  # perhaps of a stranger's checkout
+            raise UsageError("a link is in the way, and links are not followed", str(sif), "remove the link")
         if shutil.which("apptainer") is None:
             return f"Apptainer is not installed here; where it is: `apptainer build {sif.name} {path.name}`"
         command = ["apptainer", "build", str(sif), str(path)]

@@ -14,7 +14,7 @@ from reprokit.errors import UsageError
 from reprokit.host.disk import unwritable
 from reprokit.image.labels import image_name, minimum_driver
 from reprokit.recipe.find import Target
-from reprokit.untrusted.files import Folder
+from reprokit.untrusted.files import Folder, current
 
 _GIB = 1 << 30
 _MOST = 1 << 20  # bytes of a file that is compared
@@ -88,15 +88,14 @@ def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
     """
     path, content = out or tool.usual_path(job), tool.text(job).encode()
     try:
-        root, name = (out.parent, out.name) if out else (Path.cwd(), str(path))
-        with Folder(root) as folder:
+        with Folder(out.parent) if out else current("-o FILE") as folder:
+            name = out.name if out else str(path)
             try:
                 with os.fdopen(folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                     file.write(content)
             except FileExistsError:
                 if folder.read(name, _MOST) != content:
-                    hint = "remove it, or name another: -o"
-                    raise UsageError("the file exists and differs", str(path), hint) from None
+                    raise UsageError("the file exists and differs", str(path), "remove it") from None
     except OSError as error:
         raise unwritable(error, "the file", path) from None
     return path, tool.finish(path)

@@ -51,9 +51,12 @@ def read(path: Path) -> Lock:
 
 
 def lock_text(path: Path) -> str:
-    """The text of a lock, which may be a stranger's. Raises UsageError, FileNotFoundError where there is none."""
+    """The text of a lock, which may be a stranger's. Raises UsageError, also for a link; FileNotFoundError."""
     try:
-        return files.read(path, _MOST).decode("utf-8")
+        if paths.is_bundled(path):  # an installer may link the files of a package
+            return files.read(path, _MOST).decode("utf-8")
+        with files.Folder(path.parent) as folder:
+            return folder.read(path.name, _MOST).decode("utf-8")
     except FileNotFoundError:
         raise
     except (OSError, UnicodeDecodeError) as error:

@@ -25,6 +25,13 @@ FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+
 RelativePath = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+~:%/=-]*$", max_length=400)]
 
 
+_Version = Annotated[str, StringConstraints(pattern=r"^([0-9][0-9A-Za-z.]*)?$", max_length=20)]
+_Machine = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_]*$", max_length=20)]
+_Time = Annotated[str, StringConstraints(pattern=r"^([0-9]{8}T[0-9]{6}Z)?$")]
+_CondaText = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z._+!-]+$", max_length=200)]
+_Size = Annotated[int, Field(ge=0, le=1 << 50)]  # bytes
+
+
 class Model(FrozenModel):
     model_config = ConfigDict(strict=True)
 
@@ -37,7 +44,7 @@ class Sized(Model):
 
     blocks: tuple[f.Name, ...] = ()
     sha256: Sha256
-    size: int = Field(ge=0)
+    size: _Size
 
     def locked_input(self, as_of: str = "") -> LockedInput:
         """The file for a download; `as_of` is the date of apt's package lists."""
@@ -72,8 +79,8 @@ class Bootstrap(Model):
 
     distribution: f.Name
     suite: f.Name
-    architecture: str
-    as_of: str = ""
+    architecture: _Machine
+    as_of: _Time = ""
     packages: tuple[AptPackage, ...]
 
 
@@ -157,7 +164,7 @@ class RecordFile(Model):
     urls: tuple[f.HttpUrl, ...] = Field(min_length=1)
     md5: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{32}$")]
     sha256: Sha256 | None = None
-    size: int = Field(ge=0)
+    size: _Size
 
     def locked_input(self) -> LockedInput:
         known, fields = self.sha256 or "", {"name": self.name}
@@ -170,8 +177,8 @@ class CondaPackage(Sized):
     channel: f.Name
     subdir: Literal["linux-64", "linux-aarch64", "noarch"]
     name: f.Name
-    version: f.Line
-    build: f.Line
+    version: _CondaText
+    build: _CondaText
     file: FileName
 
     def locked_input(self, as_of: str = "") -> LockedInput:
@@ -186,13 +193,13 @@ class VariantLock(Model):
     `inputs` has a hash for each section of what it was resolved from: it is stale when the recipe's hash differs.
     """
 
-    reprokit: str
+    reprokit: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z.+_-]+$", max_length=60)]
     inputs: dict[f.Name, Sha256]
-    python: str
-    glibc: str
-    machine: str
+    python: _Version
+    glibc: _Version
+    machine: _Machine
     base: Base
-    apt_as_of: str = ""
+    apt_as_of: _Time = ""
     apt: tuple[AptPackage, ...] = ()
     wheels: tuple[Distribution, ...] = ()
     git: tuple[GitCommit, ...] = ()

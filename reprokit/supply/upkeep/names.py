@@ -49,8 +49,9 @@ def all_locks(store: Store) -> list[Lock]:
     """
     # Recipes with files beside them are in folders of their own.
     patterns = (f"*{lock_file.SUFFIX}", f"*/*{lock_file.SUFFIX}")
-    places = {path.resolve() for folder in paths.recipe_dirs() for each in patterns for path in folder.glob(each)}
-    places |= {path.resolve() for path in store.used_locks()}
+    locks = [path for folder in paths.recipe_dirs() for each in patterns for path in folder.glob(each)]
+    locks = [path for path in locks if not path.parent.is_symlink()] + store.used_locks()
+    places = {path.parent.resolve() / path.name for path in locks}
     return [lock_file.read(path).completed(store) for path in sorted(places)]
 
 

@@ -32,7 +32,9 @@ def package(name: str, version: str = "1.0-1") -> AptPackage:
 def a_lock() -> Lock:
     split = package("zlib1g").model_copy(update={"blocks": ("python", "git")})
     data = PlainFile(sha256=ZERO, size=1, name="reddit.zip", urls=("https://data.test/reddit.zip",))
-    return Lock(recipe="x", variants={"cpu": variant(apt=(package("curl"), split))}, data=(data,))
+    return Lock(
+        recipe="x", variants={"cpu": variant(apt_as_of="20261121T101500Z", apt=(package("curl"), split))}, data=(data,)
+    )
 
 
 def test_what_is_written_is_read(tmp_path: Path):
@@ -69,6 +71,12 @@ def test_a_lock_that_is_not_there(tmp_path: Path):
         ("size: 3", "size: three", "variants.cpu.apt.0.size: "),
         ("name: curl", "nam: curl", "variants.cpu.apt.0.name: Field required (and 1 more)"),
         ("pool/main/curl", "../main/curl", "variants.cpu.apt.0.path: "),
+        ("size: 3", f"size: {10**30}", "variants.cpu.apt.0.size: "),
+        ("python: '3.11'", "python: 3.11 --index-url=x", "variants.cpu.python: "),
+        ("glibc: '2.36'", "glibc: 2/36", "variants.cpu.glibc: "),
+        ("machine: x86_64", "machine: ../x", "variants.cpu.machine: "),
+        ("reprokit: '0.1'", "reprokit: $(id)", "variants.cpu.reprokit: "),
+        ("apt_as_of: 20261121T101500Z", "apt_as_of: now", "variants.cpu.apt_as_of: "),
     ],
 )
 def test_an_error_names_field_and_line(before: str, after: str, message: str):
