@@ -146,11 +146,12 @@ class Bench:
         runs: list[Sequence[Measurement]] = []
         first: dict[str, Any] | None = None
         changed: dict[str, None] = {}
-        samples, count = Counter[tuple[int, str]](), 0
+        samples, count, checked = Counter[tuple[int, str]](), 0, 0
         for _ in range(rounds.repeat or benchmark.repeat):
             done, seen = run()
             found = _parsed(benchmark, done, where)
             runs.append(found.measurements)
+            checked = found.checked
             environment, clocks = without_clocks(found.environment)
             first = environment if first is None else first
             changed |= dict.fromkeys(found.apart)
@@ -189,6 +190,7 @@ class Bench:
                 repeats=repeats,
                 warm_up=rounds.warm_up,
                 seconds=seconds,
+                checked=checked,
                 machine=self.hardware.machine,
                 before=before,
                 after=after,
@@ -198,6 +200,23 @@ class Bench:
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
         ]
+
+    def expected_s(
+        self,
+        name: str,
+        benchmark: Benchmark,
+        rounds: Rounds,
+        combination: Mapping[str, Any],
+        earlier: Sequence[Record],
+    ) -> float:
+        """How long `measure` took when it was last recorded on this hardware, for as many runs; 0 if it was not."""
+        expected = (name, self.target.variant_name, self.origin.node, self.hardware.cpu, self.hardware.gpu, combination)
+        for record in reversed(earlier):
+            facts = (record.benchmark, record.variant, record.node, record.cpu, record.gpu, record.variables)
+            if facts == expected and record.seconds and record.repeats:
+                runs = rounds.warm_up + (rounds.repeat or benchmark.repeat)
+                return record.seconds / (record.warm_up + len(record.repeats)) * runs
+        return 0.0
 
     def _seen(self) -> Checkout | None:
         """The state of the workspace, None where that is unknown."""

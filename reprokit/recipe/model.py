@@ -233,6 +233,16 @@ class Parse(RecipePart):
         return self
 
 
+class Summary(RecipePart):
+    """The table that `bench` shows of a benchmark: one implementation beside the fastest of the others."""
+
+    metric: f.Name = Field(description="a time that records with `impl` have")
+    impl: f.Line = Field(description="the implementation that is compared")
+    params: dict[str, list[str | int | float | bool]] = Field(
+        default={}, description="only cases with one of these values of a parameter; all by default"
+    )
+
+
 class Benchmark(RecipePart):
     """A command whose output contains results."""
 
@@ -246,6 +256,7 @@ class Benchmark(RecipePart):
     )
     repeat: int = Field(default=1, ge=1, le=10_000, description="how often it runs unless --repeat is given")
     timeout: int | None = Field(default=None, ge=1, description="seconds for one run unless --timeout is given")
+    summary: Summary | None = Field(default=None, description="the table that `bench` shows; by default all tables")
 
     @model_validator(mode="after")
     def _check_matrix(self) -> Benchmark:
