@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -161,6 +162,13 @@ def test_completion_offers_recipes_then_variants():
     assert completion.targets("taco:") == ["taco:cpu", "taco:cuda-debian"]
     assert completion.targets("taco:a") == ["taco:as-published"]  # historic: offered once it is begun
     assert completion.targets("nothing-of-that-name:") == []
+
+
+def test_completion_offers_the_benchmarks_of_the_variant():
+    from reprokit import completion
+
+    assert completion.benchmarks(SimpleNamespace(params={"name": "featgraph:cpu"}), "sp") == ["spmm", "spmm-reddit"]
+    assert completion.benchmarks(SimpleNamespace(params={"name": "no-such-recipe"}), "") == []
 
 
 @pytest.mark.slow

@@ -40,7 +40,7 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
     Raises UsageError for a name that it does not have, Absent where it has no benchmark at all.
     """
     every = target.recipe.benchmarks
-    mine = {name: b for name, b in every.items() if not b.variants or target.variant_name in b.variants}
+    mine = target.recipe.benchmarks_of(target.variant_name)
     for name in names:
         if name not in every:
             known = ", ".join(every) or "none"
@@ -56,11 +56,10 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
                 f"it belongs to {', '.join(every[name].variants)}",
             )
     if not mine:
-        raise Absent(
-            f"{target.label} has no benchmarks",
-            str(target.path),
-            f"`reprokit bench {target.label} --extension` runs the bundled one",
-        )
+        counts = {name: len(target.recipe.benchmarks_of(name)) for name in target.recipe.variants}
+        others = [f"{target.recipe.name}:{name} has {count}" for name, count in counts.items() if count]
+        bundled = f"`reprokit bench {target.label} --extension` runs the bundled one"
+        raise Absent(f"{target.label} has no benchmarks", str(target.path), "; ".join([*others, bundled]))
     return {name: b for name, b in mine.items() if not names or name in names}
 
 

@@ -45,7 +45,10 @@ _NO_GPU = "it needs a GPU, and the container has none"
 
 def bench(
     name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
-    benchmarks: Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.")] = None,
+    benchmarks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="BENCHMARK", help="Only these.", autocompletion=completion.benchmarks),
+    ] = None,
     with_extension: bool = typer.Option(
         False, "--extension", help="Build, check and time the bundled attention extension in this container."
     ),

@@ -32,7 +32,9 @@ _Name = Annotated[
     str | None,
     typer.Argument(metavar="NAME[:VARIANT]", help="Else all recipes.", autocompletion=completion.targets),
 ]
-_Benchmarks = Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.")]
+_Benchmarks = Annotated[
+    list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.", autocompletion=completion.benchmarks)
+]
 _Recipe = Annotated[
     str | None,
     typer.Option("--recipe", metavar="NAME[:VARIANT]", help="Only this recipe's.", autocompletion=completion.targets),

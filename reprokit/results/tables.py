@@ -16,7 +16,7 @@ from reprokit.tables import ReportTable
 
 if TYPE_CHECKING:
     from reprokit.recipe.claim import Claim
-    from reprokit.recipe.model import Summary
+    from reprokit.recipe.model import BenchmarkSummary
     from reprokit.results.record import Record
 
 # Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
@@ -44,7 +44,7 @@ def sections(groups: Sequence[Group], claims: Mapping[str, Sequence[Claim]] = {}
     return [_section(table, apart[key_of(table[0], _QUESTION)], _claims(table, claims)) for table in tables.values()]
 
 
-def summary(records: Sequence[Record], chosen: Summary) -> ReportTable | None:
+def summary(records: Sequence[Record], chosen: BenchmarkSummary) -> ReportTable | None:
     """One implementation beside the fastest of the others, for the records of one run of a benchmark.
 
     Returns None if no case has both. The share of the machine's peak is shown if the benchmark measures the peak.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.recipe.claim import Claim
-from reprokit.recipe.model import Summary
+from reprokit.recipe.model import BenchmarkSummary
 from reprokit.results.likeness import groups
 from reprokit.results.tables import number, summary
 from reprokit.results.tables import sections as tables
@@ -116,7 +116,7 @@ def times(record, batch: int, **samples: float):
 def test_a_summary_shows_the_fastest_rival_the_ratio_and_the_share_of_the_peak(record):
     peak = record(metric="machine.peak", unit="GFLOP/s", params={"how": "fma"}, samples=(4000.0,))
     records = [peak, *times(record, 1, torch=5.0, ours=2.0, naive=4.0), *times(record, 8, ours=8.0, torch=4.0)]
-    chosen = Summary(metric="attention.forward", impl="ours")
+    chosen = BenchmarkSummary(metric="attention.forward", impl="ours")
     found = summary(records, chosen)
     assert found.columns == ("batch", "ours", "fastest other", "ratio", "of peak")
     assert found.rows == (("1", "2", "4 naive", "2.00x", "25.0%"), ("8", "8", "4 torch", "0.50x", "6.2%"))
@@ -130,7 +130,7 @@ def test_a_summary_shows_the_fastest_rival_the_ratio_and_the_share_of_the_peak(r
 
 def test_a_summary_has_at_most_12_rows_and_counts_the_others(record):
     records = [each for batch in range(14) for each in times(record, batch, ours=1.0, torch=2.0)]
-    found = summary(records, Summary(metric="attention.forward", impl="ours"))
+    found = summary(records, BenchmarkSummary(metric="attention.forward", impl="ours"))
     assert len(found.rows) == 12 and found.notes[-1] == "2 more cases"
 
 
