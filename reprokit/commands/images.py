@@ -23,7 +23,7 @@ def images(as_json: options.Json = False) -> None:
     else:
         shown = [
             (
-                row["name"],
+                row["name"].removeprefix("reprokit/"),  # as other verbs take it
                 row["id"][7:19],
                 size(row["bytes"]),
                 row["created"][:10],
@@ -32,8 +32,8 @@ def images(as_json: options.Json = False) -> None:
             )
             for row in rows
         ]
-        table(("name", "id", "size", "created", "state", "containers"), shown)
-        echo("the sizes include layers that images share; `reprokit clean` removes what nothing needs", err=True)
+        table(("name", "id", "size", "created", "state", "used by"), shown, words=(0, 4))
+        echo("sizes include shared layers; `reprokit clean` removes what nothing needs", err=True)
 
 
 def _rows(engine: Any) -> list[dict[str, Any]]:

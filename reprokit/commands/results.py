@@ -53,7 +53,7 @@ _Records = Annotated[
 @results.command(name="list")
 def list_(name: _Name = None, as_json: options.Json = False) -> None:
     """List what was measured: cases, runs, samples, the last time and the hardware."""
-    from reprokit.results.tables import overview
+    from reprokit.results.tables import by_machine, overview
     from reprokit.tables import show_tables
 
     rows = overview(_groups(name))
@@ -62,7 +62,7 @@ def list_(name: _Name = None, as_json: options.Json = False) -> None:
         dump([dict(zip(rows.columns, row, strict=True)) for row in cells])
     else:
         with paged():
-            show_tables([rows])
+            show_tables(by_machine(rows))
 
 
 @results.command()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -71,6 +73,7 @@ def summary(records: Sequence[Record], chosen: BenchmarkSummary) -> ReportTable 
         case = [shown(own.params.get(name, "")) for name in varying]
         share = f"{shares[id(own)]:.1%}" if shares[id(own)] else ""
         rows.append((*case, number(mine), f"{number(theirs)} {best}", f"{theirs / mine:.2f}x" if mine else "", share))
+    rows.sort(key=lambda row: [_natural(cell) for cell in row[: len(varying)]])
     first = pairs[0][0]
     hidden = [f"{len(pairs) - len(rows)} more cases"] if len(rows) < len(pairs) else []
     return ReportTable(
@@ -112,6 +115,16 @@ def overview(groups: Sequence[Group]) -> ReportTable:
     return ReportTable("results", "", columns, tuple(rows), words=(0, 1, 2, 6, 7, 8), keys=3)
 
 
+def by_machine(found: ReportTable) -> list[ReportTable]:
+    """An overview for a terminal: one table for each recipe and machine, which are in its title."""
+    apart: dict[str, list[tuple[str, ...]]] = {}
+    for recipe, *cells, last, node, machine in found.rows:
+        title = ", ".join(filter(None, (recipe, machine, node and f"node {node}")))
+        apart.setdefault(title, []).append((*cells, last[:10]))
+    columns = found.columns[1:-2]
+    return [ReportTable(title, "", columns, tuple(rows), words=(0, 1, 5), keys=2) for title, rows in apart.items()]
+
+
 def number(value: float) -> str:
     """Four significant digits, with an exponent only for very large or small numbers."""
     if value == 0 or 1e-4 <= abs(value) < 1e6:
@@ -133,6 +146,7 @@ def _section(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) 
     if compared:
         varying.remove("impl")
     columns, rows = (_side_by_side if compared else _plain)(table, varying)
+    rows.sort(key=lambda row: [_natural(cell) for cell in row[: len(varying)]])
     runs = max(len(group.runs) for group in table)
     settings = [f"{name} {shown(value)}" for name, value in constant.items()] + conditions(first)
     if runs > 1:
@@ -165,7 +179,7 @@ def _median(record: Record) -> float:
 def _plain(table: list[Group], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
     cases = [[shown(group.identity["params"].get(name, "")) for name in varying] for group in table]
     its = table[0].identity
-    if is_constant(its["metric"], its["unit"]) and all(len(group.samples) == 1 for group in table):
+    if is_constant(its["metric"], its["unit"]) and all(len(set(group.samples)) == 1 for group in table):
         return ["value"], [(*case, number(group.median)) for case, group in zip(cases, table, strict=True)]
     rows = [
         (
@@ -268,6 +282,14 @@ def some_of(fields: Sequence[str]) -> str:
     """The first fields, and how many more there are."""
     more = f" and {len(fields) - _MOST_APART} more" if len(fields) > _MOST_APART else ""
     return ", ".join(fields[:_MOST_APART]) + more
+
+
+def _natural(text: str) -> tuple[Any, ...]:
+    """The order of a parameter's values: numbers by size, then words, and in them numbers by size."""
+    with contextlib.suppress(ValueError):
+        return (0, float(text), text)
+    parts = re.split(r"0*([0-9]+)", text)  # words at even places, digits at odd ones: more digits are a larger number
+    return (1 if text else -1, *((len(part), part) if place % 2 else part for place, part in enumerate(parts)))
 
 
 def shown(value: Any) -> str:

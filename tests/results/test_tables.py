@@ -7,7 +7,7 @@ import pytest
 from reprokit.recipe.claim import Claim
 from reprokit.recipe.model import BenchmarkSummary
 from reprokit.results.likeness import groups
-from reprokit.results.tables import number, summary
+from reprokit.results.tables import by_machine, number, overview, summary
 from reprokit.results.tables import sections as tables
 
 
@@ -138,3 +138,18 @@ def test_a_constant_of_the_machine_is_no_measurement(record):
     peaks = [record(metric="machine.peak", unit="GFLOP/s", params={"dtype": d}, samples=(9.0,)) for d in "ab"]
     (section,) = sections(peaks)
     assert section.columns == ("dtype", "value") and section.rows == (("a", "9"), ("b", "9"))
+
+
+def test_rows_stand_in_the_natural_order_of_their_parameters(record):
+    cases = [(10, "b"), (9, "block100"), (9, "block20"), (True, "a"), (1e-3, "a²" + "1" * 5000), ("", "a")]
+    (section,) = sections([record(params={"n": n, "kind": kind}) for n, kind in cases])
+    assert [row[:2] for row in section.rows] == [
+        ("", "a"), ("0.001", "a²" + "1" * 5000), ("9", "block20"), ("9", "block100"), ("10", "b"), ("true", "a"),
+    ]  # fmt: skip
+
+
+def test_an_overview_names_recipe_and_machine_once(record):
+    records = [record(metric=metric, node=node) for node in ("", "lab1") for metric in ("a", "b")]
+    first, second = by_machine(overview(groups(records)))
+    assert (first.title, second.title) == ("fused-attention:cpu, EPYC", "fused-attention:cpu, EPYC, node lab1")
+    assert first.rows[0] == ("forward", "a [ms]", "1", "1", "3", "2026-11-21") and len(first.rows) == 2
