@@ -225,8 +225,8 @@ def _summaries(recipe: Recipe, records: Sequence[Record]) -> Iterator[ReportTabl
         chosen = recipe.benchmarks[name].summary if name in recipe.benchmarks else None
         last = max(record.time for record in run)
         table = summary([record for record in run if record.time == last], chosen) if chosen else None
-        if table:
-            yield table
+        if table:  # the summary names the doubts once
+            yield replace(table, notes=tuple(note for note in table.notes if not note.startswith("in doubt: ")))
 
 
 def _filled(table: ReportTable) -> ReportTable:
