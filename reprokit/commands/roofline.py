@@ -83,8 +83,8 @@ def roofline(
         dump(_data(sheets, measured, points, hardware))
     else:
         if listed:
-            names = ", ".join(dict.fromkeys(sheet.name for sheet in sheets))
-            paragraph(names, "this machine has no GPU; --device shows the data sheet of: ", "  ")
+            devices = ", ".join(dict.fromkeys(sheet.name for sheet in sheets))
+            paragraph(devices, "this machine has no GPU; --device shows the data sheet of: ", "  ")
         else:
             _print(sheets, measured, hardware)
         if not name:

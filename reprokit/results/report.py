@@ -138,7 +138,7 @@ def recipe_report(
         unplotted += not new
         drawn += [replace(plot, caption=f"{plot.caption}; {where}") for plot in new]
     firsts = list({plot.caption: plot for plot in reversed(drawn)}.values())[::-1]
-    verdicts = Counter(each.verdict for each in judged)
+    verdicts = Counter[str](each.verdict for each in judged)
     return RecipeReport(
         name=recipe.name,
         paper=f"{recipe.paper.title} ({recipe.paper.venue} {recipe.paper.year})",
@@ -217,16 +217,24 @@ def _ran(recipe: Recipe, records: Sequence[Record], verdicts: Mapping[str, int])
 
 
 def _summaries(recipe: Recipe, records: Sequence[Record]) -> Iterator[ReportTable]:
-    """The table that `bench` shows, of the latest run of each variant's benchmark that has one."""
+    """The table that `bench` shows, if a benchmark has one, of the latest records of the latest image."""
     runs: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         runs.setdefault((record.variant, record.benchmark), []).append(record)
     for (_, name), run in runs.items():
         chosen = recipe.benchmarks[name].summary if name in recipe.benchmarks else None
-        last = max(record.time for record in run)
-        table = summary([record for record in run if record.time == last], chosen) if chosen else None
+        if not chosen:
+            continue
+        run.sort(key=lambda record: record.time)
+        alike = [record for record in run if _place(record) == _place(run[-1])]
+        latest = {(record.metric, repr(sorted(record.params.items()))): record for record in alike}
+        table = summary(list(latest.values()), chosen)
         if table:  # the summary names the doubts once
             yield replace(table, notes=tuple(note for note in table.notes if not note.startswith("in doubt: ")))
+
+
+def _place(record: Record) -> tuple[str | int, ...]:
+    return record.image_digest, record.node, record.cpu, record.gpu, record.threads
 
 
 def _filled(table: ReportTable) -> ReportTable:
