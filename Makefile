@@ -15,10 +15,13 @@ PYTEST := $(PYTHON_ENV) -m pytest -n auto --dist loadgroup --no-loadscope-reorde
 help: ## Show these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-demo: ## Build the recipe fused-attention:cpu and benchmark the extension inside its container
+demo: ## Build the recipe fused-attention:cpu, benchmark the extension inside its container, write a report
 	@$(SETUP) demo
 	.venv/bin/reprokit build --drift fused-attention:cpu
 	.venv/bin/reprokit bench fused-attention:cpu
+	@echo "next: .venv/bin/reprokit results show fused-attention   # all that was measured"
+	@echo "      .venv/bin/reprokit shell fused-attention:cpu      # a terminal in its container"
+	.venv/bin/reprokit report fused-attention -o results/fused-attention-report
 
 test: ## Run the tests, those that need an engine too (PYTEST_ARGS="-k lock" narrows)
 	@$(SETUP) test

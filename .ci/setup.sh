@@ -314,7 +314,7 @@ make_venv() {
 
 target=${1-}
 case $target in
-    demo) extras="" needs_engine=yes ;;
+    demo) extras="results" needs_engine=yes ;;
     test) extras="test,extension" needs_engine=yes ;;
     test-fast) extras="test" needs_engine=no ;;
     lint) extras="dev" needs_engine=no ;;

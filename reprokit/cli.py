@@ -60,11 +60,14 @@ def _root(
         False, "--version", callback=_version, is_eager=True, help="Print the version and the commit."
     ),
     debug: bool = typer.Option(False, "--debug", help="Show tracebacks."),
+    no_pager: bool = typer.Option(False, "--no-pager", help="Print long lists at once, as PAGER=cat does."),
 ) -> None:
     """Reproduction environments for GPU systems papers: check, build, run, benchmark."""
     if context.invoked_subcommand is None:
         document(context.get_help())
         return
+    if no_pager:
+        os.environ["PAGER"] = "cat"
     from reprokit import paths
 
     paths.move_user_data(lambda line: echo(line, err=True))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import typer
+
 from reprokit.errors import ReprokitError
 
 
@@ -18,6 +20,17 @@ def targets(incomplete: str) -> list[str]:
     except ReprokitError:
         return []
     return [f for f in found if f.startswith(incomplete)]
+
+
+def benchmarks(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The benchmarks of the target that the command line names before."""
+    from reprokit.recipe import find
+
+    try:
+        target = find.target(ctx.params.get("name") or "")
+    except ReprokitError:
+        return []
+    return [name for name in target.recipe.benchmarks_of(target.variant_name) if name.startswith(incomplete)]
 
 
 def containers(incomplete: str) -> list[str]:

@@ -75,6 +75,21 @@ class ProgressDisplay:
         raise NotImplementedError
 
 
+class ClockDisplay(ProgressDisplay):
+    """A text, and before it how long the work has been running, and how long it will if that is known."""
+
+    def __init__(self, stream: IO[str], text: str, expected_s: float = 0.0) -> None:
+        super().__init__(stream)
+        self._text, self._expected_s = text, expected_s
+
+    def render(self) -> Text:
+        from rich.text import Text
+
+        took = clock(time.monotonic() - self._began)
+        of = f" of about {clock(self._expected_s)}" if self._expected_s else ""
+        return Text(f"{took}{of}  {self._text}", "bold", no_wrap=True, overflow="ellipsis")
+
+
 class StepDisplay(ProgressDisplay):
     """Notices, and below them the step that runs, with how far it is and for how long it has been running."""
 

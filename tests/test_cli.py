@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -167,6 +168,13 @@ def test_completion_offers_recipes_then_variants():
 def test_a_port_is_given_with_publish(verb):
     done = reprokit(verb, "taco", "--port", "8889")
     assert (done.returncode, done.stderr.splitlines()[1]) == (2, "hint: --publish (-p) names the port of the host")
+
+
+def test_completion_offers_the_benchmarks_of_the_variant():
+    from reprokit import completion
+
+    assert completion.benchmarks(SimpleNamespace(params={"name": "featgraph:cpu"}), "sp") == ["spmm", "spmm-reddit"]
+    assert completion.benchmarks(SimpleNamespace(params={"name": "no-such-recipe"}), "") == []
 
 
 @pytest.mark.slow

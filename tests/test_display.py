@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from reprokit.display import StepDisplay
+from reprokit.display import ClockDisplay, StepDisplay
 
 STEPS = [f"x: receiving objects {percent} %, 3 MB" for percent in range(0, 101, 10)]
 LINES = ["locking x:cpu", "x: fetching 0123", *STEPS, *(f"pulled {n} layers" for n in range(9)), "conda: solving"]
@@ -49,3 +49,11 @@ def test_a_terminal_shows_how_far_the_step_is_in_one_line():
         assert str(shown.render()).startswith("conda: solving")
     kept = [line for line in stream.getvalue().splitlines() if "receiving" in line and not line.startswith("\x1b")]
     assert kept == [] and "\x1b[2J" not in stream.getvalue()
+
+
+def test_a_clock_stands_before_the_text_with_what_the_work_took_before(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    with ClockDisplay(Terminal(), "[2/5] x:cpu forward: " + "long " * 20, 284.0) as shown:
+        text = shown.render()
+    assert text.plain.startswith("0:00 of about 4:44  [2/5] x:cpu forward: long") and text.no_wrap
+    assert ClockDisplay(Terminal(), "asking").render().plain == "0:00  asking"

@@ -43,12 +43,14 @@ class Measurement:
 class Parsed:
     """The measurements of one run, and the environment that the program reports (format `records` only).
 
-    `apart` names what it reports in more than one way, as several programs of one command may.
+    `apart` names what it reports in more than one way, as several programs of one command may. `checked` is the number
+    of results that it compared with a reference, all of which were right.
     """
 
     measurements: tuple[Measurement, ...]
     environment: Mapping[str, Any] = field(default_factory=dict)
     apart: tuple[str, ...] = ()
+    checked: int = 0
 
 
 def parse(spec: Parse, text: str) -> Parsed:
@@ -60,7 +62,8 @@ def parse(spec: Parse, text: str) -> Parsed:
     lines = (match[0] for match in _LINE.finditer(_ESCAPES.sub("", text)))
     environment: dict[str, Any] = {}
     apart: dict[str, None] = {}
-    found = _from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment, apart)
+    checked: list[int] = []
+    found = _from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment, apart, checked)
     count, merged = _merged(found)
     if not count:
         raise WorkFailed("the benchmark ran and printed no measurements", hint=_LOOK)
@@ -71,7 +74,7 @@ def parse(spec: Parse, text: str) -> Parsed:
         )
     # Each record has a copy.
     DOCUMENT.check(len(merged) * len(json.dumps(environment)), "bytes of a benchmark's environment in its records")
-    return Parsed(merged, environment, tuple(apart))
+    return Parsed(merged, environment, tuple(apart), sum(checked))
 
 
 def different(names: Iterable[str]) -> list[str]:
@@ -101,7 +104,9 @@ def _from_lines(spec: Parse, lines: Iterable[str]) -> Iterator[Measurement]:
                 yield Measurement(value.metric, value.unit, (_number(match["value"], line),), {**context, **own})
 
 
-def _from_records(lines: Iterable[str], environment: dict[str, Any], apart: dict[str, None]) -> Iterator[Measurement]:
+def _from_records(
+    lines: Iterable[str], environment: dict[str, Any], apart: dict[str, None], checked: list[int]
+) -> Iterator[Measurement]:
     size = 0
     for number, line in enumerate(filter(_has_key, map(_from_object_on, lines))):
         SAMPLES.check(number, "lines with results")
@@ -119,7 +124,7 @@ def _from_records(lines: Iterable[str], environment: dict[str, Any], apart: dict
             apart |= dict.fromkeys(_contradicted(environment, data["environment"]))
             environment |= data["environment"]
         if "correctness" in data:
-            _require_correct(data["correctness"], line)
+            checked.append(_require_correct(data["correctness"], line))
         if "metric" in data:
             yield _measurement(data, line)
 
@@ -131,8 +136,8 @@ def _contradicted(environment: Mapping[str, Any], new: Mapping[str, Any]) -> lis
     return [name for name in before if before[name] != now.get(name)]
 
 
-def _require_correct(cases: Any, line: str) -> None:
-    """Raises WorkFailed for a wrong result, and for what does not say whether it is one: 0 is not false."""
+def _require_correct(cases: Any, line: str) -> int:
+    """The number of cases. Raises WorkFailed for a wrong result, and for an `ok` that is no boolean: 0 is not false."""
     if not isinstance(cases, list) or not all(isinstance(case, dict) for case in cases):
         raise _bad(line, "has a correctness that is no list of cases")
     for case in cases:
@@ -140,6 +145,7 @@ def _require_correct(cases: Any, line: str) -> None:
             raise WorkFailed(f"the results are wrong, so no time counts: {json.dumps(case)[:1000]}")
         if case.get("ok") is not True:
             raise _bad(line, "has a case of correctness whose `ok` is neither true nor false")
+    return len(cases)
 
 
 def _from_object_on(line: str) -> str:

@@ -40,7 +40,7 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
     Raises UsageError for a name that it does not have, Absent where it has no benchmark at all.
     """
     every = target.recipe.benchmarks
-    mine = {name: b for name, b in every.items() if not b.variants or target.variant_name in b.variants}
+    mine = target.recipe.benchmarks_of(target.variant_name)
     for name in names:
         if name not in every:
             known = ", ".join(every) or "none"
@@ -56,11 +56,10 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
                 f"it belongs to {', '.join(every[name].variants)}",
             )
     if not mine:
-        raise Absent(
-            f"{target.label} has no benchmarks",
-            str(target.path),
-            f"`reprokit bench {target.label} --extension` runs the bundled one",
-        )
+        counts = {name: len(target.recipe.benchmarks_of(name)) for name in target.recipe.variants}
+        others = [f"{target.recipe.name}:{name} has {count}" for name, count in counts.items() if count]
+        bundled = f"`reprokit bench {target.label} --extension` runs the bundled one"
+        raise Absent(f"{target.label} has no benchmarks", str(target.path), "; ".join([*others, bundled]))
     return {name: b for name, b in mine.items() if not names or name in names}
 
 
@@ -146,11 +145,12 @@ class Bench:
         runs: list[Sequence[Measurement]] = []
         first: dict[str, Any] | None = None
         changed: dict[str, None] = {}
-        samples, count = Counter[tuple[int, str]](), 0
+        samples, count, checked = Counter[tuple[int, str]](), 0, 0
         for _ in range(rounds.repeat or benchmark.repeat):
             done, seen = run()
             found = _parsed(benchmark, done, where)
             runs.append(found.measurements)
+            checked = found.checked
             environment, clocks = without_clocks(found.environment)
             first = environment if first is None else first
             changed |= dict.fromkeys(found.apart)
@@ -189,6 +189,7 @@ class Bench:
                 repeats=repeats,
                 warm_up=rounds.warm_up,
                 seconds=seconds,
+                checked=checked,
                 machine=self.hardware.machine,
                 before=before,
                 after=after,
@@ -198,6 +199,23 @@ class Bench:
             )
             for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
         ]
+
+    def expected_s(
+        self,
+        name: str,
+        benchmark: Benchmark,
+        rounds: Rounds,
+        combination: Mapping[str, Any],
+        earlier: Sequence[Record],
+    ) -> float:
+        """How long `measure` took when it was last recorded on this hardware, for as many runs; 0 if it was not."""
+        expected = (name, self.target.variant_name, self.origin.node, self.hardware.cpu, self.hardware.gpu, combination)
+        for record in reversed(earlier):
+            facts = (record.benchmark, record.variant, record.node, record.cpu, record.gpu, record.variables)
+            if facts == expected and record.seconds and record.repeats:
+                runs = rounds.warm_up + (rounds.repeat or benchmark.repeat)
+                return record.seconds / (record.warm_up + len(record.repeats)) * runs
+        return 0.0
 
     def _seen(self) -> Checkout | None:
         """The state of the workspace, None where that is unknown."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from reprokit.display import ClockDisplay
 from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
@@ -50,15 +51,11 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
 
 
 @contextmanager
-def status(text: str) -> Iterator[None]:
-    """Show `text` with a spinner, or as a plain line without a terminal."""
-    if not sys.stderr.isatty():
-        notify(text)
-        yield
-        return
-    from rich.text import Text
-
-    with console(sys.stderr).status(Text(text)):
+def status(text: str, expected_s: float = 0.0) -> Iterator[None]:
+    """Show `text` with a clock and, if known, how long the work will take; without a terminal as a plain line."""
+    with ClockDisplay(sys.stderr, text, expected_s) as shown:
+        if not shown.width:
+            notify(text)
         yield
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,13 +23,14 @@ from reprokit.commands import _options as options
 from reprokit.commands._shown import built, notify, sent, status
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import Absent, EngineError, ReprokitError, WorkFailed
+from reprokit.formatting import counted
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
 from reprokit.results import lines
 from reprokit.results.likeness import groups
-from reprokit.results.tables import sections
-from reprokit.tables import show_tables
+from reprokit.results.tables import sections, summary
+from reprokit.tables import ReportTable, show_tables
 from reprokit.untrusted.text import dump
 
 if TYPE_CHECKING:
@@ -42,7 +45,10 @@ _NO_GPU = "it needs a GPU, and the container has none"
 
 def bench(
     name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
-    benchmarks: Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.")] = None,
+    benchmarks: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="BENCHMARK", help="Only these.", autocompletion=completion.benchmarks),
+    ] = None,
     with_extension: bool = typer.Option(
         False, "--extension", help="Build, check and time the bundled attention extension in this container."
     ),
@@ -73,6 +79,7 @@ def bench(
         ),
     ] = None,
     env_file: options.EnvFile = [],  # noqa: B006 - typer's own style; it is only read
+    every_table: bool = typer.Option(False, "--all", help="Print all tables, also of benchmarks with a summary."),
     stale: bool = options.flag("--stale", "Measure the image although recipe or lock have changed since it was built."),
     as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
     on: options.On = None,
@@ -90,7 +97,8 @@ def bench(
     chosen = {n: with_parameters(b, fixed) for n, b in _chosen(target, benchmarks or [], with_extension).items()}
     for title, benchmark in chosen.items():
         notify(*doubtful(title, benchmark, fixed))
-    outcome = BenchOutcome(Rounds(repeat, warm_up, timeout), file)
+    jobs = [(title, b, combination) for title, b in chosen.items() for combination in b.combinations()]
+    outcome = BenchOutcome(Rounds(repeat, warm_up, timeout), file, len(jobs))
     lines.check_writable(file, "--records FILE")
     variables = options.variables_of(env_file)
     with (
@@ -99,18 +107,20 @@ def bench(
         opened_bench(there, target, gpus, chosen, stale, variables) as (engine, container, found),
     ):
         folder = extension.send(engine, container, found.execute, extension.sources(notify)) if with_extension else ""
-        for title, benchmark in chosen.items():
-            for combination in benchmark.combinations():
-                outcome.run(found, title, benchmark, folder, combination)
+        for title, benchmark, combination in jobs:
+            outcome.run(found, title, benchmark, folder, combination)
     if not (outcome.records or outcome.failed):
         raise _nothing_runs(target, len(chosen))
     if as_json:
         measured = [json.loads(each.to_json()) for each in outcome.records]
         dump({"ok": not outcome.failed, "records": measured, **outcome.as_json()})
     else:
-        show_tables(sections(groups(outcome.records), {target.recipe.name: target.recipe.claims}))
+        tables, short = tables_of(outcome.records, {} if every_table else chosen, target)
+        show_tables(tables)
     if outcome.recorded:
         notify(f"recorded in {file}")
+    if not as_json and short:
+        notify(f"all tables: `reprokit results show {target.label}`, or `reprokit bench --all ...`")
     outcome.raise_failure()
 
 
@@ -121,12 +131,39 @@ def _chosen(target: Target, requested: list[str], with_extension: bool) -> Mappi
     return {f"extension.{name}": b for name, b in chosen_benchmarks(bundled, requested).items()}
 
 
+def tables_of(
+    records: Sequence[Record], benchmarks: Mapping[str, Benchmark], target: Target
+) -> tuple[list[ReportTable], bool]:
+    """The summaries of these benchmarks, all tables of the others, and whether there is a summary."""
+    tables: list[ReportTable] = []
+    others: list[Record] = []
+    for name, same in groupby(records, attrgetter("benchmark")):
+        measured = list(same)
+        chosen = benchmarks[name].summary if name in benchmarks else None
+        short = summary(measured, chosen) if chosen else None
+        tables += [short] if short else []
+        others += [] if short else measured
+    claims = {target.recipe.name: target.recipe.claims}
+    return [*tables, *sections(groups(others), claims)], bool(tables)
+
+
+def _earlier(file: Path) -> list[Record]:
+    """The last records of `file`. What is wrong with it is reported when results are appended or shown."""
+    try:
+        return lines.latest(file)
+    except ReprokitError:
+        return []
+
+
 class BenchOutcome:
     """The results of several benchmarks; one that fails, or cannot run, stops no other."""
 
-    def __init__(self, rounds: Rounds, file: Path) -> None:
+    def __init__(self, rounds: Rounds, file: Path, count: int = 1) -> None:
         self.rounds = rounds
         self.file = file
+        self.count = count
+        self.begun = 0
+        self.earlier = _earlier(file)
         self.records: list[Record] = []
         self.recorded = False
         self.skipped: dict[str, str] = {}
@@ -136,6 +173,7 @@ class BenchOutcome:
         self, found: Bench, name: str, benchmark: Benchmark, folder: str, combination: Mapping[str, Any] = {}
     ) -> None:
         title = " ".join([name, *assignments(combination)])
+        self.begun += 1
         if benchmark.gpu and not found.hardware.has_gpu:
             self.skipped[title] = _NO_GPU
             notify(f"skipped {title}: {_NO_GPU}")
@@ -147,8 +185,12 @@ class BenchOutcome:
             tail = (tail + text)[-_SHOWN_CHARACTERS:]
 
         try:
-            with status(f"{found.target.label} {title}: {benchmark.command}"):
+            place = f"[{self.begun}/{self.count}] {found.target.label} {title}"
+            expected = found.expected_s(name, benchmark, self.rounds, combination, self.earlier)
+            with status(f"{place}: {benchmark.command}", expected):
                 records = found.measure(name, benchmark, folder, keep, self.rounds, combination)
+            if checked := records[0].checked:
+                notify(f"{title}: compared {counted(checked, 'result')} with a reference: all correct")
             notify(*(f"warning: {title}: {text}" for text in dict.fromkeys(w for r in records for w in r.warnings)))
             self.records += records  # they are shown though a full disk may not take them
             named = (self.file.parent, self.file.name) if self.file.is_absolute() else (Path.cwd(), str(self.file))

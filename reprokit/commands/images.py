@@ -6,6 +6,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from reprokit.commands import _options as options
+from reprokit.formatting import counted
 from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
@@ -23,17 +24,22 @@ def images(as_json: options.Json = False) -> None:
     else:
         shown = [
             (
-                row["name"],
+                row["name"].removeprefix("reprokit/"),  # as other verbs take it
                 row["id"][7:19],
                 size(row["bytes"]),
-                row["created"][:10],
+                _age(row["created"]),
                 row["state"],
                 str(row["containers"]),
             )
             for row in rows
         ]
-        table(("name", "id", "size", "created", "state", "containers"), shown)
-        echo("the sizes include layers that images share; `reprokit clean` removes what nothing needs", err=True)
+        table(("name", "id", "size", "age", "state", "uses"), shown, words=(0, 4))
+        echo("sizes include shared layers; `reprokit clean` removes what nothing needs", err=True)
+
+
+def _age(created: str) -> str:
+    days = (datetime.now(timezone.utc) - datetime.fromisoformat(created)).days
+    return counted(days, "day") if days > 0 else "today"
 
 
 def _rows(engine: Any) -> list[dict[str, Any]]:

@@ -10,6 +10,8 @@ from reprokit.untrusted.text import dump, echo, paged
 if TYPE_CHECKING:
     from reprokit.bundle.read import Bundle
 
+_OTHER_COLUMNS = 26  # of the layer's ID and size, and between them
+
 
 def inspect(
     file: options.BundleFile,
@@ -32,7 +34,7 @@ def inspect(
         dump(found)
     else:
         with paged():
-            _print(found)
+            show(found)
 
 
 def _sbom(bundle: Bundle) -> Any:
@@ -78,15 +80,15 @@ def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
     }
 
 
-def _print(found: dict[str, Any]) -> None:
+def show(found: dict[str, Any]) -> None:
     from reprokit.formatting import size
-    from reprokit.tables import paragraph, table
+    from reprokit.tables import paragraph, table, width
 
     signed = f", signed by {found['signed_by']}" if found["signed_by"] else ", not signed"
-    echo(f"{found['file']}: {size(found['bytes'])}, {found['created']} by reprokit {found['reprokit']}{signed}")
+    paragraph(f"{found['file']}: {size(found['bytes'])}, {found['created']} by reprokit {found['reprokit']}{signed}")
     for image in found["images"]:
         echo()
-        echo(f"{image['name']}: {size(image['packed'])} here, {size(image['size'])} unpacked  {image['id'][:19]}")
+        paragraph(f"{image['name']}: {size(image['packed'])} here, {size(image['size'])} unpacked  {image['id'][:19]}")
         if image["recipe"]:
             carried = [what for what in ("recipe", "lock") if image[f"has_{what}"]]
             echo(f"  recipe   {image['recipe']}:{image['variant']} ({' and '.join(carried) or 'no text'} in it)")
@@ -101,15 +103,16 @@ def _print(found: dict[str, Any]) -> None:
         layers = []
         for layer in image["layers"]:
             amount = "excluded" if layer["packed"] is None else size(layer["packed"])
-            layers.append((f"  {layer['diff_id'][7:19]}", amount, layer["instruction"][:80]))
+            instruction = " ".join(layer["instruction"].split())
+            layers.append((f"  {layer['diff_id'][7:19]}", amount, instruction[: max(20, width(110) - _OTHER_COLUMNS)]))
         table(("  layer", "size", "instruction"), layers, words=(0, 2))
     if inputs := found["inputs"]:
         echo()
         amounts = f"{len(inputs['files'])} files, {len(inputs['packs'])} repositories"
-        echo(f"inputs of {', '.join(inputs['targets'])}: {amounts}")
+        paragraph(f"inputs of {', '.join(inputs['targets'])}: {amounts}", rest="  ")
     for recipe in dict.fromkeys(file["recipe"] for file in found["beside"]):
         names = [file["path"] for file in found["beside"] if file["recipe"] == recipe]
         paragraph(", ".join(names), f"files of {recipe}: ", "  ")
     for part in found["parts"]:
         echo()
-        echo(f"{part['kind']} {part['name']}: {size(part['size'])}")
+        paragraph(f"{part['kind']} {part['name']}: {size(part['size'])}", rest="  ")

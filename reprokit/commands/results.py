@@ -33,7 +33,9 @@ _Name = Annotated[
     str | None,
     typer.Argument(metavar="NAME[:VARIANT]", help="Else all recipes.", autocompletion=completion.targets),
 ]
-_Benchmarks = Annotated[list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.")]
+_Benchmarks = Annotated[
+    list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.", autocompletion=completion.benchmarks)
+]
 _Recipe = Annotated[
     str | None,
     typer.Option("--recipe", metavar="NAME[:VARIANT]", help="Only this recipe's.", autocompletion=completion.targets),
@@ -52,7 +54,7 @@ _Records = Annotated[
 @results.command(name="list")
 def list_(name: _Name = None, as_json: options.Json = False) -> None:
     """List what was measured: cases, runs, samples, the last time and the hardware."""
-    from reprokit.results.tables import overview
+    from reprokit.results.tables import by_machine, overview
     from reprokit.tables import show_tables
 
     rows = overview(_groups(name))
@@ -61,7 +63,7 @@ def list_(name: _Name = None, as_json: options.Json = False) -> None:
         dump([dict(zip(rows.columns, row, strict=True)) for row in cells])
     else:
         with paged():
-            show_tables([rows])
+            show_tables(by_machine(rows))
 
 
 @results.command()

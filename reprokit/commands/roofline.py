@@ -46,14 +46,15 @@ def roofline(
 ) -> None:
     """Show the peaks of a GPU from its data sheet, and measure those of this machine.
 
-    Without NAME nothing is measured: the GPUs of this machine are shown, or all that are known. With NAME, loops of
-    multiply-adds, of dot products, of reads and of copies run in the recipe's container. The plot also has the points
-    of the variant's latest results on the same hardware, where they counted their work.
+    Without NAME nothing is measured: the GPUs of this machine are shown, or the names of all that are known. With NAME,
+    loops of multiply-adds, of dot products, of reads and of copies run in the recipe's container. The plot also has
+    the points of the variant's latest results on the same hardware, where they counted their work.
     """
     from reprokit.commands._shown import notify
     from reprokit.compat.facts import bundled
     from reprokit.compat.peaks import known_peaks, peaks_of
     from reprokit.results.plots import check_suffix
+    from reprokit.tables import paragraph
 
     if plot:
         check_suffix(plot)
@@ -75,12 +76,17 @@ def roofline(
 
         names = list(dict.fromkeys(gpu.name for gpu in own_gpus()))
     sheets = [sheet for each in names if (sheet := peaks_of(bundled(), each))]
-    if not name and not sheets:
+    listed = not name and not sheets
+    if listed:
         sheets = known_peaks(bundled())
     if as_json:
         dump(_data(sheets, measured, points, hardware))
     else:
-        _print(sheets, measured, hardware)
+        if listed:
+            devices = ", ".join(dict.fromkeys(sheet.name for sheet in sheets))
+            paragraph(devices, "this machine has no GPU; --device shows the data sheet of: ", "  ")
+        else:
+            _print(sheets, measured, hardware)
         if not name:
             notify("nothing was measured: `reprokit roofline NAME` measures in a recipe's container")
     if plot:

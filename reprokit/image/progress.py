@@ -16,13 +16,16 @@ from reprokit.supply.gateway import Gateway
 if TYPE_CHECKING:
     from rich.text import Text
 
-_WIDTH = 100
+_WIDTH = 80
+# Instructions that take no time and do nothing to the files: they are in the log only.
+_SETTINGS = ("ARG", "ENV", "FROM", "LABEL", "SHELL", "USER", "WORKDIR")
 
 
 class BuildDisplay(ProgressDisplay):
     """Finished steps with their times, and below them the running one with its last line of output.
 
-    Where there is no terminal, a line for each step and note, and sometimes one for the downloads.
+    Where there is no terminal, a line for each step and note, and sometimes one for the downloads. Instructions that
+    only set something have no line.
     """
 
     def __init__(self, stream: IO[str]) -> None:
@@ -43,11 +46,11 @@ class BuildDisplay(ProgressDisplay):
             self._done()
             self._step, self._cached, self._last = event, False, ""
             self._step_started = time.monotonic()
-            if not self.width:
+            if self._plain:
                 self.notify(title(event))
         elif isinstance(event, Cached):
             self._cached = True
-            if not self.width:
+            if self._plain:
                 self.notify("  cached")
         elif isinstance(event, OutputLine):
             self._last = event.line
@@ -62,8 +65,13 @@ class BuildDisplay(ProgressDisplay):
         """Show the bytes that this gateway serves."""
         self._gateway = gateway
 
+    @property
+    def _plain(self) -> bool:
+        """Whether the step has a line, where there is no terminal."""
+        return not self.width and self._step is not None and not _only_sets(self._step)
+
     def _done(self) -> None:
-        if self._step and self.width:
+        if self._step and self.width and not _only_sets(self._step):
             took = "cached" if self._cached else f"{time.monotonic() - self._step_started:.1f} s"
             line = f"{title(self._step, self._most - len(took) - 2)}  {took}"
             self.notify(line, "dim" if self._cached else None)
@@ -87,6 +95,10 @@ class BuildDisplay(ProgressDisplay):
         if self._last:
             text.append(f"\n  {self._last[: self._most - 2]}", style="not bold dim")
         return text
+
+
+def _only_sets(step: BuildStep) -> bool:
+    return step.text.partition(" ")[0] in _SETTINGS
 
 
 def title(step: BuildStep, width: int = _WIDTH) -> str:

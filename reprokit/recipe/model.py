@@ -233,6 +233,16 @@ class Parse(RecipePart):
         return self
 
 
+class BenchmarkSummary(RecipePart):
+    """The table that `bench` shows of a benchmark: one implementation beside the fastest of the others."""
+
+    metric: f.Name = Field(description="a time that records with `impl` have")
+    impl: f.Line = Field(description="the implementation that is compared")
+    params: dict[str, list[str | int | float | bool]] = Field(
+        default={}, description="only cases with one of these values of a parameter; all by default"
+    )
+
+
 class Benchmark(RecipePart):
     """A command whose output contains results."""
 
@@ -246,6 +256,9 @@ class Benchmark(RecipePart):
     )
     repeat: int = Field(default=1, ge=1, le=10_000, description="how often it runs unless --repeat is given")
     timeout: int | None = Field(default=None, ge=1, description="seconds for one run unless --timeout is given")
+    summary: BenchmarkSummary | None = Field(
+        default=None, description="the table that `bench` shows; by default all tables"
+    )
 
     @model_validator(mode="after")
     def _check_matrix(self) -> Benchmark:
@@ -298,3 +311,7 @@ class Recipe(RecipePart):
     @property
     def default_variant(self) -> str:
         return self.default or next(iter(self.variants))
+
+    def benchmarks_of(self, variant: str) -> dict[str, Benchmark]:
+        """The benchmarks that a variant runs, by name."""
+        return {name: b for name, b in self.benchmarks.items() if not b.variants or variant in b.variants}

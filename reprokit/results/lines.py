@@ -27,6 +27,7 @@ from reprokit.untrusted.limits import DOCUMENT, RESULT_VALUES, RESULTS
 FOLDER = "results"
 _TOO_LARGE = 10**MOST_DIGITS
 _REMOVE = "remove this line"
+_TAIL = 1 << 20  # bytes; they are read in hundredths of a second
 _LEAST_VALUES = 10  # of a line, so that empty lines are not read for long
 
 
@@ -156,6 +157,22 @@ def read(file: Path) -> list[Record]:
             return [record for _, record in numbered(split(source, str(file)), str(file))]
     except FileNotFoundError:
         raise UsageError("no results yet", str(file), "`reprokit bench NAME` measures some") from None
+    except OSError as error:
+        raise UsageError(f"the results cannot be read: {error.strerror}", str(file)) from None
+
+
+def latest(file: Path) -> list[Record]:
+    """The records in the last megabyte of `file`, none if it does not exist. Raises UsageError as `read`."""
+    try:
+        with files.opened(file) as source:
+            if source.seek(0, os.SEEK_END) > _TAIL:
+                source.seek(-_TAIL, os.SEEK_END)
+                source.readline(_TAIL)
+            else:
+                source.seek(0)
+            return [record for _, record in numbered(split(source, str(file)), str(file))]
+    except FileNotFoundError:
+        return []
     except OSError as error:
         raise UsageError(f"the results cannot be read: {error.strerror}", str(file)) from None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SVG_DPI = 72
 _RADIUS = 5
 _MARGIN = 6.0
-_LETTER, _LONGEST = 6.8, 72  # the width of a letter; letters that fit in a line
+_LETTER = 6.8  # the width of a letter
 # More points than this lie on each other.
 _MOST = 2000
 
@@ -57,7 +57,8 @@ def _spot(figure: Figure, axes: Axes, point: PlotPoint) -> str:
     x, y = (scale * float(place) for place in axes.transData.transform((point.x, point.y)))
     y = height - y
     first = y - 22 if y > 36 else y + 20
-    lines = [text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…" for text in point.text]
+    most = int((width - 2 * _MARGIN) / _LETTER)
+    lines = [text if len(text) <= most else f"{text[: most - 1]}…" for text in point.text]
     half = _LETTER / 2 * max(map(len, lines))
     left = max(_MARGIN, min(x - half, width - 2 * half - _MARGIN))
     texts = "".join(

@@ -12,7 +12,7 @@ import statistics
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,15 +43,20 @@ _SETTINGS: dict[Any, Any] = {
 }  # fmt: skip
 _LARGEST = 1e100  # on an axis
 MOST_SERIES, MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
+_WIDTH = 4.8  # inches: two fit beside each other on a desktop without being scaled down
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot as SVG for a page, what it shows in words, and the names of its lines where it has several."""
+    """A plot as SVG for a page, what it shows in words, and the names of its lines where it has several.
+
+    Several plots of one metric share a caption; `panel` names what is in this one.
+    """
 
     svg: str
     caption: str
     lines: tuple[str, ...] = ()
+    panel: str = ""
 
 
 def plots(groups: Sequence[Group]) -> list[Plot]:
@@ -82,8 +87,9 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
     drawn = []
     for panel, by_impl in panels:
         lines = dict(list(by_impl.items())[:MOST_SERIES])
-        what = "; ".join(filter(None, (by, panel)))
-        drawn.append(_lines(lines, (axis, *along), _caption(groups, what + _share(lines, groups))))
+        share = _share(lines, groups)
+        plot = _lines(lines, (axis, *along), _caption(groups, by if panel else by + share))
+        drawn.append(replace(plot, panel=panel and panel + share))
     return drawn
 
 
@@ -169,7 +175,7 @@ def _lines(series: dict[str, list[Group]], names: Sequence[str], caption: str) -
 
     axis = names[0]
 
-    figure = Figure(figsize=(7, 3.8), layout="constrained")
+    figure = Figure(figsize=(_WIDTH, 3.2), layout="constrained")
     axes = figure.subplots()
     spots = []
     for place, (name, groups) in enumerate(series.items()):
@@ -198,7 +204,7 @@ def _lines(series: dict[str, list[Group]], names: Sequence[str], caption: str) -
 def _rows(groups: Sequence[Group], same: set[str], caption: str) -> Plot:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(7, 1.2 + 0.3 * len(groups)), layout="constrained")
+    figure = Figure(figsize=(_WIDTH, 1.2 + 0.3 * len(groups)), layout="constrained")
     axes = figure.subplots()
     hidden = same if len(groups) > 1 else ()
     names = [_words(group.identity["params"], hidden) for group in groups]

@@ -73,8 +73,9 @@ class Record:
     may use, `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
     whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit
     verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or
-    `overhead` where the benchmark counts its work. `warnings` are reasons to doubt the samples. Empty means unknown;
-    older records lack the later fields.
+    `overhead` where the benchmark counts its work. `checked` is the number of results that a run compared with a
+    reference, all of which were right. `warnings` are reasons to doubt the samples. Empty means unknown; older records
+    lack the later fields.
     """
 
     metric: str
@@ -115,6 +116,7 @@ class Record:
     limited_by: str = ""
     seconds: Annotated[FiniteFloat, Field(ge=0, le=1e9)] | None = None
     job: str = ""
+    checked: _Count = 0
     warnings: _Texts = ()
     schema: int = SCHEMA
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import get_args
@@ -18,17 +18,20 @@ from reprokit.recipe.model import Recipe
 from reprokit.results import claims
 from reprokit.results.claims import JudgedClaim, Verdict
 from reprokit.results.formats import as_markdown
-from reprokit.results.likeness import groups, key_of
+from reprokit.results.likeness import Group, groups, key_of
 from reprokit.results.plots import Plot, plots
 from reprokit.results.record import MachineState, Record
 from reprokit.results.repeat import commands
-from reprokit.results.tables import TABLE, commit_of, conditions, sections
+from reprokit.results.roofline import is_constant
+from reprokit.results.tables import TABLE, commit_of, conditions, sections, summary
 from reprokit.supply.lock.model import VariantLock
 from reprokit.tables import ReportTable
 from reprokit.untrusted.text import escaped, markdown
 
 # A plot takes a fifth of a second and 30 KB.
 _MOST_PLOTS = 12
+_MOST_HIGHLIGHTS = 3
+_MOST_DOUBTS = 3
 # The first rows tell; the rest is in the exported CSV.
 _MOST_ROWS, _MOST_TABLES = 2000, 60
 Rows = tuple[tuple[str, str], ...]
@@ -58,10 +61,13 @@ class VariantFacts:
 
 @dataclass(frozen=True)
 class RecipeReport:
-    """One recipe's part of the page."""
+    """One recipe's part of the page. `ran` and the first figures of `highlights` and `pictures` are its summary."""
 
     name: str
     paper: str
+    ran: Rows
+    summaries: tuple[ReportTable, ...]
+    highlights: tuple[Plot, ...]
     claims: ReportTable
     environment: tuple[tuple[str, Rows], ...]
     plots: tuple[Plot, ...]
@@ -73,6 +79,15 @@ class RecipeReport:
     verdicts: Mapping[str, int]
     steps: ReportTable | None = None
     unplotted: int = 0
+
+    @property
+    def further_plots(self) -> Mapping[str, Sequence[Plot]]:
+        """The plots that are not in the summary, by caption."""
+        found: dict[str, list[Plot]] = {}
+        for plot in self.plots:
+            if plot not in self.highlights:
+                found.setdefault(plot.caption, []).append(plot)
+        return found
 
 
 @dataclass(frozen=True)
@@ -88,9 +103,12 @@ def report(recipes: Sequence[RecipeReport]) -> Report:
     counts = Counter[str]()
     for each in recipes:
         counts.update(each.verdicts)
-    verdicts = ", ".join(f"{counts[verdict]} {verdict}" for verdict in get_args(Verdict))
     names = ", ".join(each.name for each in recipes)
-    return Report(f"Reproduction of {names}", f"Claims: {verdicts}.", tuple(recipes))
+    return Report(f"Reproduction of {names}", f"Claims: {_counted(counts)}.", tuple(recipes))
+
+
+def _counted(verdicts: Mapping[str, int]) -> str:
+    return ", ".join(f"{verdicts[each]} {each}" for each in get_args(Verdict) if verdicts.get(each)) or "none"
 
 
 def recipe_report(
@@ -103,21 +121,31 @@ def recipe_report(
 ) -> RecipeReport:
     """A recipe's part. `pictures` are further plots, SVG with a caption; `steps` those of `reproduce`."""
     ordered = sorted(records, key=lambda record: (record.variant, record.benchmark, record.metric, record.time))
-    found = groups(ordered)
-    by_conditions: dict[str, list] = {}
+    found = _newest_first(groups(ordered))
+    by_conditions: dict[str, list[Group]] = {}
     for group in found:
+        if is_constant(group.identity["metric"], group.identity["unit"]):
+            continue
         by_conditions.setdefault(key_of(group, TABLE), []).append(group)
     drawn: list[Plot] = []
     unplotted = 0
-    for alike in sorted(by_conditions.values(), key=len, reverse=True):
+    most: dict[tuple[str, ...], int] = {}
+    for alike in by_conditions.values():
+        most[_question(alike[0])] = max(most.get(_question(alike[0]), 0), len(alike))
+    for alike in sorted(by_conditions.values(), key=lambda alike: most[_question(alike[0])], reverse=True):
         where = ", ".join(conditions(alike[0].identity))
         new = plots(alike) if len(drawn) < _MOST_PLOTS else []
         unplotted += not new
         drawn += [replace(plot, caption=f"{plot.caption}; {where}") for plot in new]
+    firsts = list({plot.caption: plot for plot in reversed(drawn)}.values())[::-1]
+    verdicts = Counter[str](each.verdict for each in judged)
     return RecipeReport(
         name=recipe.name,
         paper=f"{recipe.paper.title} ({recipe.paper.venue} {recipe.paper.year})",
-        claims=claims.as_table(judged, f"claims of {recipe.name}"),
+        ran=_ran(recipe, ordered, verdicts),
+        summaries=tuple(_summaries(recipe, ordered)),
+        highlights=tuple(firsts[: max(0, _MOST_HIGHLIGHTS - len(pictures))]),
+        claims=_filled(claims.as_table(judged, f"claims of {recipe.name}")),
         environment=tuple((f"{recipe.name}:{facts.name}", _environment(recipe, facts, ordered)) for facts in variants),
         plots=tuple(drawn),
         unplotted=unplotted,
@@ -128,7 +156,7 @@ def recipe_report(
         machines=tuple(_machines(ordered)),
         commands=tuple(commands(recipe, ordered)),
         badges=_badges(recipe, ordered, judged, variants),
-        verdicts=Counter(each.verdict for each in judged),
+        verdicts=verdicts,
         steps=steps,
     )
 
@@ -158,15 +186,76 @@ def _finalized(value: object) -> object:
     return escaped(value, lines=True) if type(value) is str else value
 
 
+def _newest_first(found: Sequence[Group]) -> list[Group]:
+    """By variant, benchmark and metric, and of these the image or machine first that was measured last."""
+    last: dict[str, str] = {}
+    keys = [key_of(group, TABLE) for group in found]
+    for group, key in zip(found, keys, strict=True):
+        last[key] = max(last.get(key, ""), group.last)
+    newest = sorted(zip(found, keys, strict=True), key=lambda item: last[item[1]], reverse=True)
+    return [group for group, _ in sorted(newest, key=lambda item: _question(item[0]))]
+
+
+def _question(group: Group) -> tuple[str, ...]:
+    return tuple(group.identity[name] for name in ("variant", "benchmark", "metric", "unit"))
+
+
+def _ran(recipe: Recipe, records: Sequence[Record], verdicts: Mapping[str, int]) -> Rows:
+    """What ran, where, and the verdicts."""
+    ran = Counter(f"{recipe.name}:{record.variant} {record.benchmark}" for record in records)
+    where = (", ".join(filter(None, (r.node, r.gpu or r.cpu, counted(r.threads, "thread")))) for r in records)
+    checked = max((record.checked for record in records), default=0)
+    rows = (
+        ("what ran", "; ".join(f"{name}: {counted(count, 'record')}" for name, count in ran.items()) or "nothing yet"),
+        ("where", "; ".join(_unique(where))),
+        ("when", " to ".join(_unique(f(r.time for r in records)[:10] for f in (min, max))) if records else ""),
+        ("correct", f"{counted(checked, 'result')} compared with a reference: all correct" if checked else ""),
+        ("claims", _counted(verdicts)),
+        ("in doubt", "; ".join(_unique(text for record in records for text in record.doubts)[:_MOST_DOUBTS])),
+    )
+    return tuple((name, value) for name, value in rows if value)
+
+
+def _summaries(recipe: Recipe, records: Sequence[Record]) -> Iterator[ReportTable]:
+    """The table that `bench` shows, if a benchmark has one, of the latest records of the latest image."""
+    runs: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        runs.setdefault((record.variant, record.benchmark), []).append(record)
+    for (_, name), run in runs.items():
+        chosen = recipe.benchmarks[name].summary if name in recipe.benchmarks else None
+        if not chosen:
+            continue
+        run.sort(key=lambda record: record.time)
+        alike = [record for record in run if _place(record) == _place(run[-1])]
+        latest = {(record.metric, repr(sorted(record.params.items()))): record for record in alike}
+        table = summary(list(latest.values()), chosen)
+        if table:  # the summary names the doubts once
+            yield replace(table, notes=tuple(note for note in table.notes if not note.startswith("in doubt: ")))
+
+
+def _place(record: Record) -> tuple[str | int, ...]:
+    return record.image_digest, record.node, record.cpu, record.gpu, record.threads
+
+
+def _filled(table: ReportTable) -> ReportTable:
+    """The table without its empty columns."""
+    kept = [place for place in range(len(table.columns)) if any(row[place] for row in table.rows)]
+    return replace(
+        table,
+        columns=tuple(table.columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in table.rows),
+        words=tuple(new for new, place in enumerate(kept) if place in table.words),
+        keys=sum(place < table.keys for place in kept),
+    )
+
+
 def _shortened(tables: Sequence[ReportTable]) -> list[ReportTable]:
     short = []
     for table in tables[:_MOST_TABLES]:
         hidden = len(table.rows) - _MOST_ROWS
         more = (f"{hidden} more rows: `reprokit results export --csv` prints all",) if hidden > 0 else ()
         notes = (*table.notes, *more)
-        short.append(
-            ReportTable(table.title, table.conditions, table.columns, table.rows[:_MOST_ROWS], notes, table.words)
-        )
+        short.append(_filled(replace(table, rows=table.rows[:_MOST_ROWS], notes=notes)))
     if len(tables) > _MOST_TABLES:
         rest = f"{len(tables) - _MOST_TABLES} more tables: `reprokit results show` prints all"
         short.append(ReportTable("Further tables", rest, (), ()))
@@ -176,6 +265,7 @@ def _shortened(tables: Sequence[ReportTable]) -> list[ReportTable]:
 def _environment(recipe: Recipe, facts: VariantFacts, records: Sequence[Record]) -> Rows:
     variant = recipe.variants[facts.name]
     mine = [record for record in records if record.variant == facts.name]
+    mine.sort(key=lambda record: record.time, reverse=True)
     lock = facts.lock
     rows = [
         ("base", variant.base),

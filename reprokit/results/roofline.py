@@ -34,9 +34,24 @@ def limits(measured: Sequence[CountedMeasurement]) -> list[str]:
     A program counts its work in metrics that end in `.work` (GFLOP) and `.traffic` (MB) with the parameters of the
     time, without `impl`, and measures `machine.peak` (GFLOP/s, by dtype) and `machine.bandwidth` (GB/s).
     """
-    counted = _counted(measured)
-    roofs = [each for each in measured if each.unit == UNITS.get(each.metric)]
+    counted, roofs = _counted(measured), _roofs(measured)
     return [_limit(each, counted, roofs) for each in measured]
+
+
+def peak_shares(measured: Sequence[CountedMeasurement]) -> list[float]:
+    """The share of the machine's measured peak that each measurement of one run reaches, 0 if unknown."""
+    counted, roofs = _counted(measured), _roofs(measured)
+    found = []
+    for each in measured:
+        work, _, seconds = _work(each, counted)
+        peak = _roof(each, roofs, "machine.peak") if work and seconds > 0 else 0.0
+        found.append(work / seconds / peak if work and peak else 0.0)
+    return found
+
+
+def is_constant(metric: str, unit: str) -> bool:
+    """Whether a metric is the machine's peak or bandwidth, or counted work or traffic, and no time."""
+    return unit in (UNITS.get(metric), UNITS.get(f".{metric.rpartition('.')[2]}"))
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,10 @@ def points(measured: Sequence[CountedMeasurement]) -> list[RooflinePoint]:
             params = [f"{name}={value}" for name, value in time.params.items()]
             found.append(RooflinePoint(" ".join([time.metric, *params]), 1e3 * work / traffic, work / seconds))
     return found
+
+
+def _roofs(measured: Sequence[CountedMeasurement]) -> list[CountedMeasurement]:
+    return [each for each in measured if each.unit == UNITS.get(each.metric)]
 
 
 def _counted(measured: Sequence[CountedMeasurement]) -> dict[tuple[str, str], float]:

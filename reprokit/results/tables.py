@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprokit.errors import UsageError
 from reprokit.formatting import counted
 from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of
+from reprokit.results.likeness import groups as grouped
+from reprokit.results.roofline import is_constant, peak_shares
 from reprokit.tables import ReportTable
 from reprokit.untrusted.limits import CLAIM_SECONDS
 from reprokit.untrusted.time_limit import processor_time
 
 if TYPE_CHECKING:
     from reprokit.recipe.claim import Claim
+    from reprokit.recipe.model import BenchmarkSummary
+    from reprokit.results.record import Record
 
 # Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
 # table of its own, with a note that names these fields.
@@ -22,6 +29,7 @@ _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 _MOST_DOUBTS = 3
 _MOST_APART = 20
 _MOST_COLUMNS = 100
+_MOST_SUMMARY = 12
 # The fields that groups of one table, or one plot, have in common.
 TABLE = tuple(name for name in IDENTITY if name != "params")
 
@@ -43,6 +51,50 @@ def _sections(groups: Sequence[Group], claims: Mapping[str, Sequence[Claim]]) ->
         questions.setdefault(key_of(group, _QUESTION), []).append(group)
     apart = {key: [f for f in differing(alike) if not f.startswith("params.")] for key, alike in questions.items()}
     return [_section(table, apart[key_of(table[0], _QUESTION)], _claims(table, claims)) for table in tables.values()]
+
+
+def summary(records: Sequence[Record], chosen: BenchmarkSummary) -> ReportTable | None:
+    """One implementation beside the fastest of the others, for the records of one run of a benchmark.
+
+    Returns None if no case has both. The share of the machine's peak is shown if the benchmark measures the peak.
+    """
+    shares = dict(zip(map(id, records), peak_shares(records), strict=True))
+    cases: dict[str, dict[str, Record]] = {}
+    for record in records:
+        params = _without_impl(record)
+        included = all(any(has_params(params, {k: v}) for v in values) for k, values in chosen.params.items())
+        if record.metric == chosen.metric and "impl" in record.params and included:
+            cases.setdefault(repr(sorted(params.items())), {})[shown(record.params["impl"])] = record
+    pairs = []
+    for by_impl in cases.values():
+        own, others = by_impl.pop(chosen.impl, None), by_impl
+        if own and others:
+            best = min(others, key=lambda impl: statistics.median(others[impl].samples))
+            pairs.append((own, best, others[best]))
+    if not pairs:
+        return None
+    constant, varying = _constant_and_varying([_without_impl(own) for own, _, _ in pairs])
+    rows = []
+    for own, best, other in pairs[:_MOST_SUMMARY]:
+        mine, theirs = statistics.median(own.samples), statistics.median(other.samples)
+        case = [shown(own.params.get(name, "")) for name in varying]
+        share = f"{shares[id(own)]:.1%}" if shares[id(own)] else ""
+        rows.append((*case, number(mine), f"{number(theirs)} {best}", f"{theirs / mine:.2f}x" if mine else "", share))
+    rows.sort(key=lambda row: [_natural(cell) for cell in row[: len(varying)]])
+    first = pairs[0][0]
+    hidden = [f"{len(pairs) - len(rows)} more cases"] if len(rows) < len(pairs) else []
+    return ReportTable(
+        f"{first.recipe}:{first.variant} {first.benchmark}: {first.metric} [{first.unit}]",
+        ", ".join([f"{name} {shown(value)}" for name, value in constant.items()] + conditions(vars(first))),
+        (*varying, chosen.impl, "fastest other", "ratio", "of peak"),
+        tuple(rows),
+        (*_notes(grouped(own for own, _, _ in pairs), (), ()), *hidden),
+        keys=len(varying),
+    )
+
+
+def _without_impl(record: Record) -> dict[str, Any]:
+    return {name: value for name, value in record.params.items() if name != "impl"}
 
 
 def overview(groups: Sequence[Group]) -> ReportTable:
@@ -70,6 +122,16 @@ def overview(groups: Sequence[Group]) -> ReportTable:
     return ReportTable("results", "", columns, tuple(rows), words=(0, 1, 2, 6, 7, 8), keys=3)
 
 
+def by_machine(found: ReportTable) -> list[ReportTable]:
+    """An overview for a terminal: one table for each recipe and machine, which are in its title."""
+    apart: dict[str, list[tuple[str, ...]]] = {}
+    for recipe, *cells, last, node, machine in found.rows:
+        title = ", ".join(filter(None, (recipe, machine, node and f"node {node}")))
+        apart.setdefault(title, []).append((*cells, last[:10]))
+    columns = found.columns[1:-2]
+    return [ReportTable(title, "", columns, tuple(rows), words=(0, 1, 5), keys=2) for title, rows in apart.items()]
+
+
 def number(value: float) -> str:
     """Four significant digits, with an exponent only for very large or small numbers."""
     if value == 0 or 1e-4 <= abs(value) < 1e6:
@@ -81,19 +143,17 @@ def number(value: float) -> str:
 def _section(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) -> ReportTable:
     first = table[0].identity
     every = [group.identity["params"] for group in table]
-    names = list(dict.fromkeys(name for params in every for name in params))
-    if len(names) > _MOST_COLUMNS:
-        problem = f"results that belong together have {len(names)} parameters; a table has at most {_MOST_COLUMNS}"
+    constant, varying = _constant_and_varying(every)
+    if len(constant) + len(varying) > _MOST_COLUMNS:
+        count = len(constant) + len(varying)
+        problem = f"results that belong together have {count} parameters; a table has at most {_MOST_COLUMNS}"
         raise UsageError(problem, f"{first['recipe']}:{first['variant']} {first['benchmark']}")
-    constant = {
-        name: every[0][name]
-        for name in names
-        if name in every[0] and len(table) > 1 and len({repr(params.get(name)) for params in every}) == 1
-    }
     impls = {shown(params.get("impl", "")) for params in every}
-    compared = len(table) > 1 and "impl" in names and "impl" not in constant and len(impls) <= _MOST_COLUMNS
-    varying = [name for name in names if name not in constant and not (compared and name == "impl")]
+    compared = len(table) > 1 and "impl" in varying and len(impls) <= _MOST_COLUMNS
+    if compared:
+        varying.remove("impl")
     columns, rows = (_side_by_side if compared else _plain)(table, varying)
+    rows.sort(key=lambda row: [_natural(cell) for cell in row[: len(varying)]])
     runs = max(len(group.runs) for group in table)
     settings = [f"{name} {shown(value)}" for name, value in constant.items()] + conditions(first)
     if runs > 1:
@@ -108,15 +168,34 @@ def _section(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) 
     )
 
 
+def _constant_and_varying(every: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The parameters that several cases share, with their values, and the names of the others."""
+    names = list(dict.fromkeys(name for params in every for name in params))
+    constant = {
+        name: every[0][name]
+        for name in names
+        if name in every[0] and len(every) > 1 and len({repr(params.get(name)) for params in every}) == 1
+    }
+    return constant, [name for name in names if name not in constant]
+
+
+def _median(record: Record) -> float:
+    return statistics.median(record.samples)
+
+
 def _plain(table: list[Group], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
+    cases = [[shown(group.identity["params"].get(name, "")) for name in varying] for group in table]
+    its = table[0].identity
+    if is_constant(its["metric"], its["unit"]) and all(len(set(group.samples)) == 1 for group in table):
+        return ["value"], [(*case, number(group.median)) for case, group in zip(cases, table, strict=True)]
     rows = [
         (
-            *(shown(group.identity["params"].get(name, "")) for name in varying),
+            *case,
             number(group.median),
             _spread(group),
             str(len(group.samples)),
         )
-        for group in table
+        for case, group in zip(cases, table, strict=True)
     ]
     return ["median", "min..max", "samples"], rows
 
@@ -210,6 +289,14 @@ def some_of(fields: Sequence[str]) -> str:
     """The first fields, and how many more there are."""
     more = f" and {len(fields) - _MOST_APART} more" if len(fields) > _MOST_APART else ""
     return ", ".join(fields[:_MOST_APART]) + more
+
+
+def _natural(text: str) -> tuple[Any, ...]:
+    """The order of a parameter's values: numbers by size, then words, and in them numbers by size."""
+    with contextlib.suppress(ValueError):
+        return (0, float(text), text)
+    parts = re.split(r"0*([0-9]+)", text)  # words at even places, digits at odd ones: more digits are a larger number
+    return (1 if text else -1, *((len(part), part) if place % 2 else part for place, part in enumerate(parts)))
 
 
 def shown(value: Any) -> str:

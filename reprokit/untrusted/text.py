@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+# As with git, colours pass, the text stays on the screen, and what fits is printed. `P` is the prompt.
+_LESS = "FRXPs?e(END) .q leaves, space shows more$"
 # Of the first words of messages and findings: bold red, yellow, cyan, blue.
 _COLOURS = {
     "error": "1;31", "warning": "33", "cause": "33", "hint": "36", "remedy": "36", "unknown": "36", "info": "34",
@@ -132,11 +134,11 @@ def _show(stream: IO[str], text: str) -> None:
         return
     import subprocess
 
-    # Ctrl-C is the pager's. As with git, colours pass and the text stays on the screen.
+    # Ctrl-C is the pager's. pydoc's pager, which rich calls, would prefer $MANPAGER to PAGER=cat.
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         page = text.encode("utf-8", "backslashreplace")
-        subprocess.run(pager, shell=True, input=page, env={"LESS": "FRX", **os.environ}, check=False)
+        subprocess.run(pager, shell=True, input=page, env={"LESS": _LESS, **os.environ}, check=False)
     finally:
         signal.signal(signal.SIGINT, before)
 

@@ -84,14 +84,14 @@ def test_records_carry_unit_parameters_and_implementation():
         [
             "Using /tmp/torch_extensions as the build folder",
             json.dumps({"environment": {"torch": "2.13.0", "threads": 2}}),
-            json.dumps({"correctness": [{"case": "fp32", "ok": True}]}),
+            json.dumps({"correctness": [{"case": "fp32", "ok": True}, {"case": "bf16", "ok": True}]}),
             line(impl="ours", samples=[1, 2.5], params={"batch": 8, "mask": None, "dtype": "bf16"}),
             line(impl="torch", samples=[3], params={"batch": 8, "mask": None, "dtype": "bf16"}),
             "{not json}",
         ]
     )
     parsed = parse(RECORDS, text)
-    assert parsed.environment == {"torch": "2.13.0", "threads": 2}
+    assert (parsed.environment, parsed.checked) == ({"torch": "2.13.0", "threads": 2}, 2)
     assert {f.params["impl"]: f.samples for f in parsed.measurements} == {"ours": (1.0, 2.5), "torch": (3.0,)}
     assert parsed.measurements[0].params == {"batch": 8, "mask": "null", "dtype": "bf16", "impl": "ours"}
 

@@ -298,3 +298,16 @@ def test_a_time_of_0_or_less_is_a_doubt(bench, unit, sample, doubted):
     (record,) = bench.measure("m", benchmark(f"echo '{line}'"), ".")
     text = "1 of 2 times is 0 or less: the clock is too coarse, or was set back"
     assert (text in record.warnings) == doubted
+
+
+def test_how_long_it_takes_is_known_from_its_last_record_on_this_hardware(bench, tmp_path):
+    (tmp_path / "out").write_text('{"metric": "m", "unit": "ms", "samples": [1]}\n{"correctness": [{"ok": true}]}\n')
+    (record,) = bench.measure("forward", benchmark("cat out"), ".", rounds=Rounds(2))
+    assert record.checked == 1
+    earlier = [
+        replace(record, seconds=9.0, warm_up=1, repeats=(1, 1)),  # 3 s a run
+        replace(record, seconds=1.0, cpu="another"),
+        replace(record, seconds=1.0, variables={"n": 1}),
+    ]
+    assert bench.expected_s("forward", benchmark("cat out"), Rounds(4), {}, earlier) == 12.0
+    assert bench.expected_s("forward", benchmark("cat out"), Rounds(4), {}, earlier[1:]) == 0.0

@@ -43,7 +43,7 @@ def test_a_variant_has_its_own_benchmarks():
     [
         ("cpu", ["spm"], "no benchmark 'spm'; did you mean spmm?", "spmm, sddmm"),
         ("cpu", ["sddmm"], "not one of the variant 'cpu'", "cuda"),
-        ("bare", [], "gnn:bare has no benchmarks", "--extension"),
+        ("bare", [], "gnn:bare has no benchmarks", "gnn:cpu has 1; gnn:cuda has 2; `reprokit bench gnn:bare --ext"),
     ],
 )
 def test_what_is_not_there_is_named(variant, wanted, message, hint):

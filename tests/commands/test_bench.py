@@ -7,13 +7,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from reprokit.bench.container import machine_lock
 from reprokit.bench.run import Rounds
-from reprokit.commands.bench import BenchOutcome
+from reprokit.commands.bench import BenchOutcome, tables_of
 from reprokit.container.lifecycle import usual_name
 from reprokit.engine import Engine
 from reprokit.errors import Absent, EngineError, ReprokitError, UsageError, WorkFailed
@@ -23,6 +24,7 @@ from reprokit.results.lines import read
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.names import unique
+from tests.support.records import RECORD
 from tests.support.verbs import run_verb
 
 NAME = unique("bench")
@@ -249,10 +251,11 @@ def test_what_a_full_disk_does_not_take_is_still_shown(monkeypatch, tmp_path, ca
         raise EngineError("the results cannot be written: No space left on device")
 
     monkeypatch.setattr(lines, "append", full)
-    record = SimpleNamespace(warnings=())
+    record = SimpleNamespace(warnings=(), checked=0)
     found = SimpleNamespace(
-        target=SimpleNamespace(label="x:cpu"), hardware=SimpleNamespace(has_gpu=False), measure=lambda *_: [record]
-    )
+        target=SimpleNamespace(label="x:cpu"), hardware=SimpleNamespace(has_gpu=False), measure=lambda *_: [record],
+        expected_s=lambda *_: 0.0,
+    )  # fmt: skip
     outcome = BenchOutcome(Rounds(), tmp_path / "r.jsonl")
     outcome.run(found, "b", SimpleNamespace(gpu=False, command="true"), "")
     assert outcome.records == [record] and not outcome.recorded
@@ -284,3 +287,17 @@ def test_no_engine_is_exit_code_3(reprokit):
     answer = reprokit("bench", NAME, DOCKER_HOST="unix:///nowhere")
     assert answer.returncode == 3
     assert "unix:///nowhere" in answer.stderr
+
+
+def test_a_benchmark_with_a_summary_shows_all_its_tables_only_on_request():
+    found = target("fused-attention:cpu")
+    records = [
+        replace(RECORD, metric=metric, params={"mask": "none", "impl": impl}, benchmark=name)
+        for name in ("forward", "other")
+        for metric in ("fused_attention.forward", "memory")
+        for impl in ("ours", "sdpa")
+    ]
+    tables, short = tables_of(records, found.recipe.benchmarks, found)
+    assert short and [each.columns[-1] for each in tables] == ["of peak", "sdpa/ours", "sdpa/ours"]
+    tables, short = tables_of(records, {}, found)
+    assert not short and len(tables) == 4

@@ -32,6 +32,7 @@ TYPED = {
     "a variant": ("show fused-attention:cp", "<show> <fused-attention:cpu>"),
     "a variant after a colon": ("show mine:", "<show> <mine:one>"),
     "a choice after others": ("build fused-attention --builder b", "<build> <fused-attention> <--builder> <buildkit>"),
+    "a benchmark": ("bench fused-attention:cpu for", "<bench> <fused-attention:cpu> <forward>"),
     "an option": ("bench fused-attention --warm", "<bench> <fused-attention> <--warm-up>"),
     "a file in a folder": ("explain logs/fa", "<explain> <logs/failed.log>"),
 }

@@ -28,13 +28,16 @@ def test_plain_lines():
     with BuildDisplay(out) as shown:
         for event in (
             Note("base x"),
-            BuildStep(1, 2, "base", "FROM x"),
+            BuildStep(1, 4, "base", "FROM x"),
+            Cached(),
+            BuildStep(2, 4, "git", "COPY x y"),
             Cached(),
             OutputLine("noise"),
-            BuildStep(2, 2, "apt", "RUN y"),
+            BuildStep(3, 4, "apt", "ARG REPROKIT_APT="),
+            BuildStep(4, 4, "apt", "RUN y"),
         ):
             shown.progress(event)
-    assert out.getvalue() == "base x\n[1/2] base: FROM x\n  cached\n[2/2] apt: RUN y\n"
+    assert out.getvalue() == "base x\n[2/4] git: COPY x y\n  cached\n[4/4] apt: RUN y\n"
 
 
 def test_the_live_display_fits_its_terminal(monkeypatch):
@@ -47,11 +50,12 @@ def test_the_live_display_fits_its_terminal(monkeypatch):
         shown.progress(BuildStep(1, 2, "apt", "RUN " + "long " * 40))
         shown.progress(OutputLine("noise " * 40))
         text = shown.render().plain
-        shown.progress(BuildStep(2, 2, "env", "ENV A=1"))
+        shown.progress(BuildStep(2, 3, "env", "ENV A=1"))
+        shown.progress(BuildStep(3, 3, "env", "RUN z"))
     first, second = text.splitlines()
     assert first.startswith("[1/2] apt: RUN long") and "12 MB" in first and "0:00, total 0:00" in first
     assert max(len(first), len(second)) <= 60
-    assert "0.0 s" in out.getvalue()
+    assert "0.0 s" in out.getvalue() and "ENV A=1  " not in out.getvalue()
 
 
 def test_downloads_are_shown_in_their_own_words(monkeypatch):

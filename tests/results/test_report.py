@@ -156,3 +156,36 @@ def test_what_has_no_plot_is_counted():
     assert len(found.recipes[0].plots) == 12
     assert "2 further sets of like records have no plot." in as_html(found)
     assert "no plot" not in as_html(page(*records[:4]))
+
+
+def test_the_summary_says_what_ran_where_and_shows_three_figures():
+    records = [
+        replace(RECORD, metric=metric, params={"n": n, "impl": impl, "mask": "none"}, checked=120)
+        for metric in ("fused_attention.forward", "a", "b", "c") for n in (1, 2) for impl in ("ours", "sdpa")
+    ]  # fmt: skip
+    peak = replace(RECORD, metric="machine.peak", unit="GFLOP/s", params={"dtype": "a"})
+    recipe = load_recipe("fused-attention")
+    found = recipe_report(recipe, [*records, peak], judge(recipe, groups(records), bundled()), [])
+    ran = dict(found.ran)
+    assert ran["what ran"] == "fused-attention:cpu forward: 17 records" and ran["where"] == "EPYC, 2 threads"
+    assert ran["correct"].startswith("120 results") and "not measured" in ran["claims"]
+    assert [table.columns[-2:] for table in found.summaries] == [("ratio", "of peak")]
+    assert len(found.highlights) == 3 and len(found.plots) == 4  # a peak has none
+    assert [len(each) for each in found.further_plots.values()] == [1]
+    text = as_html(report([found]))
+    for part in ("Claims", "Results", "Environment"):
+        assert re.search(rf'href="#(recipe-1-[1-6])">{part}</a>[^§]*id="\1">{part}<', text), part
+
+
+def test_the_newest_image_comes_first():
+    old = [replace(SPMM, params={"n": n}, time="2026-01-01T00:00:00Z") for n in (1, 2, 3)]
+    new = [replace(SPMM, params={"n": n}, image_digest="sha256:" + "9a" * 32) for n in (1, 2)]
+    (part,) = page(*old, *new).recipes
+    for texts in ([t.conditions for t in part.tables], [p.caption for p in part.plots]):
+        assert len(texts) == 2 and "9a9a" in texts[0] and "2e2e" in texts[1]
+    assert dict(part.environment[0][1])["images measured"].startswith("sha256:9a")
+
+
+def test_a_column_that_is_empty_is_not_shown():
+    (part,) = page().recipes
+    assert "measured" not in part.claims.columns and part.claims.columns[1] == "verdict"

@@ -135,3 +135,19 @@ def test_a_point_shows_its_values_and_a_line_can_be_left_out_without_scripts(bro
     assert under.locator("text").first.is_visible()
     figure.get_by_role("checkbox").nth(1).check()
     assert not any(figure.locator(".l1").evaluate_all(hidden))
+
+
+def test_a_wide_screen_uses_its_width_and_paper_has_figures_at_their_size(browser, page_file):
+    page = browser.new_context(viewport={"width": 1600, "height": 1200}).new_page()
+    page.goto(page_file.as_uri())
+    first, second = (page.locator(".plots figure").nth(n).bounding_box() for n in (0, 1))
+    assert first["y"] == second["y"] and first["x"] < second["x"]
+    contents = page.get_by_role("navigation").bounding_box()
+    assert contents["x"] + contents["width"] <= first["x"]
+    page.get_by_role("link", name="Artifact evaluation").click()
+    assert page.url.endswith("#recipe-1-6")
+    page.set_viewport_size({"width": 680, "height": 1000})
+    page.emulate_media(media="print")
+    figure = page.locator(".plots svg").first
+    assert figure.bounding_box()["width"] == pytest.approx(4.8 * 96, abs=1)
+    assert not page.get_by_role("navigation").is_visible()

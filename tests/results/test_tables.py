@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from reprokit.recipe.claim import Claim
+from reprokit.recipe.model import BenchmarkSummary
 from reprokit.results.likeness import groups
-from reprokit.results.tables import number
+from reprokit.results.tables import by_machine, number, overview, summary
 from reprokit.results.tables import sections as tables
 
 
@@ -103,3 +104,52 @@ def test_implementations_and_cases_of_another_type_are_not_lost(record):
     (section,) = sections([record(params=each, samples=(at + 1.0,)) for at, each in enumerate(params)])
     assert section.columns[:5] == ("n", "a", "b", "true", "true")
     assert [row[:5] for row in section.rows] == [("1", "1", "2", "3", "4"), ("1", "5", "6", "7", "8")]
+
+
+def times(record, batch: int, **samples: float):
+    """What one run measures of a case: its work, and a time for each implementation."""
+    params = {"batch": batch, "heads": 12}
+    work = record(metric="attention.work", unit="GFLOP", params=params, samples=(2.0,))
+    return [work, *(case(record, batch, impl, sample) for impl, sample in samples.items())]
+
+
+def test_a_summary_shows_the_fastest_rival_the_ratio_and_the_share_of_the_peak(record):
+    peak = record(metric="machine.peak", unit="GFLOP/s", params={"how": "fma"}, samples=(4000.0,))
+    records = [peak, *times(record, 1, torch=5.0, ours=2.0, naive=4.0), *times(record, 8, ours=8.0, torch=4.0)]
+    chosen = BenchmarkSummary(metric="attention.forward", impl="ours")
+    found = summary(records, chosen)
+    assert found.columns == ("batch", "ours", "fastest other", "ratio", "of peak")
+    assert found.rows == (("1", "2", "4 naive", "2.00x", "25.0%"), ("8", "8", "4 torch", "0.50x", "6.2%"))
+    assert found.conditions.startswith("heads 12, EPYC")
+    only = summary(records, chosen.model_copy(update={"params": {"batch": [8, 16]}}))
+    assert [row[-4:] for row in only.rows] == [("8", "4 torch", "0.50x", "6.2%")]
+    # Without a peak there is no share, and without a rival no summary.
+    assert summary(records[1:], chosen).rows[0][-1] == ""
+    assert summary([peak, *times(record, 1, ours=2.0)], chosen) is None
+
+
+def test_a_summary_has_at_most_12_rows_and_counts_the_others(record):
+    records = [each for batch in range(14) for each in times(record, batch, ours=1.0, torch=2.0)]
+    found = summary(records, BenchmarkSummary(metric="attention.forward", impl="ours"))
+    assert len(found.rows) == 12 and found.notes[-1] == "2 more cases"
+
+
+def test_a_constant_of_the_machine_is_no_measurement(record):
+    peaks = [record(metric="machine.peak", unit="GFLOP/s", params={"dtype": d}, samples=(9.0,)) for d in "ab"]
+    (section,) = sections(peaks)
+    assert section.columns == ("dtype", "value") and section.rows == (("a", "9"), ("b", "9"))
+
+
+def test_rows_stand_in_the_natural_order_of_their_parameters(record):
+    cases = [(10, "b"), (9, "block100"), (9, "block20"), (True, "a"), (1e-3, "a²" + "1" * 5000), ("", "a")]
+    (section,) = sections([record(params={"n": n, "kind": kind}) for n, kind in cases])
+    assert [row[:2] for row in section.rows] == [
+        ("", "a"), ("0.001", "a²" + "1" * 5000), ("9", "block20"), ("9", "block100"), ("10", "b"), ("true", "a"),
+    ]  # fmt: skip
+
+
+def test_an_overview_names_recipe_and_machine_once(record):
+    records = [record(metric=metric, node=node) for node in ("", "lab1") for metric in ("a", "b")]
+    first, second = by_machine(overview(groups(records)))
+    assert (first.title, second.title) == ("fused-attention:cpu, EPYC", "fused-attention:cpu, EPYC, node lab1")
+    assert first.rows[0] == ("forward", "a [ms]", "1", "1", "3", "2026-11-21") and len(first.rows) == 2

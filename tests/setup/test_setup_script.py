@@ -89,7 +89,7 @@ def test_two_at_once_then_again_then_after_a_change(machine: Machine, engine: st
     assert machine.setup("demo", REPROKIT_NO_INSTALL="1").stdout == "setup: nothing is missing\n"
     with (machine.checkout / "pyproject.toml").open("a") as project:
         project.write("# changed\n")
-    assert machine.setup("demo").stdout == "setup: installing the project into .venv\n"
+    assert machine.setup("demo").stdout == "setup: installing the project with [results] into .venv\n"
 
 
 @pytest.mark.slow

@@ -44,6 +44,18 @@ def test_what_fits_does_not(pager):
     assert "paged: " not in shown("list", rows=200, PAGER=pager)
 
 
+@pytest.mark.slow
+def test_a_pager_is_not_opened_if_it_is_not_wanted(pager):
+    assert "paged: " not in shown("--no-pager", "list", rows=10, PAGER=pager)
+    assert "paged: " not in shown("list", rows=10, PAGER="cat", MANPAGER=pager)
+
+
+@pytest.mark.slow
+def test_less_is_asked_to_show_how_to_leave_it():
+    assert "q leaves" in shown("list", rows=10, PAGER='echo "$LESS"; true')
+    assert shown("list", rows=10, PAGER='echo "$LESS"; true', LESS="own").strip() == "own"
+
+
 @pytest.mark.parametrize("setting", [{"PAGER": ""}, {"PAGER": "no-such-pager"}, {"TERM": "dumb"}])
 @pytest.mark.slow
 def test_without_a_pager_all_is_printed(setting):

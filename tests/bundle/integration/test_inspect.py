@@ -8,6 +8,7 @@ import pytest
 
 from reprokit import completion
 from reprokit.bundle.layers import instructions
+from reprokit.commands.inspect import show
 from tests.support.images import tar_of
 from tests.support.made import Made
 
@@ -113,3 +114,20 @@ def test_a_layer_of_a_block_shows_the_block_and_not_its_boilerplate():
         "block git: apt-get install make; # buildkit",
         "echo set -eu",
     ]
+
+
+def test_a_layer_is_one_line_of_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("reprokit.tables.width", lambda *_: 80)
+    layer = {
+        "diff_id": "sha256:" + "a" * 64,
+        "packed": 999_000_000,
+        "instruction": "apt-get\n install  " + "gcc-12 " * 40,
+    }
+    image = {
+        "name": "reprokit/fused-attention:cuda-debian12", "packed": 1, "size": 2, "id": "sha256:" + "b" * 64,
+        "recipe": "", "pins": {}, "min_driver": "", "compute_capabilities": [], "layers": [layer],
+    }  # fmt: skip
+    show({"file": "a.rkit", "bytes": 1, "created": "", "reprokit": "1", "signed_by": "", "images": [image],
+          "inputs": None, "beside": [], "parts": []})  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and lines[-1].startswith("  aaaaaaaaaaaa  999 MB  apt-get install gcc-12")
