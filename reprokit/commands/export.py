@@ -144,15 +144,15 @@ def _json(out: Path, count: int, written: Metadata, files: FilterReport) -> dict
 
 
 def _print(out: Path, count: int, written: Metadata, files: FilterReport) -> None:
-    from reprokit.formatting import size
+    from reprokit.formatting import counted, size
 
     if files.largest:
         notify("the container's largest paths:")
         notify(*(f"{size(count):>9}  {path}" for path, count in files.largest))
     if files.excluded:
         total = files.excluded.total()
-        notify(f"excluded: {len(files.excluded)} files of package caches and --exclude, {size(total)}")
+        notify(f"excluded: {counted(len(files.excluded), 'file')} of package caches and --exclude, {size(total)}")
     unpacked = sum(image.size for image in written.images)
     echo(f"{out}: {', '.join(image.name for image in written.images)}: {size(count)} ({size(unpacked)} unpacked)")
     if written.absent:
-        echo(f"{len(written.absent)} layers are excluded: the target must have them")
+        echo(f"excluded: {counted(len(written.absent), 'layer')}, which the target must have")
