@@ -152,7 +152,8 @@ def _print(out: Path, count: int, written: Metadata, files: FilterReport) -> Non
     if files.excluded:
         total = files.excluded.total()
         notify(f"excluded: {counted(len(files.excluded), 'file')} of package caches and --exclude, {size(total)}")
-    unpacked = sum(image.size for image in written.images)
-    echo(f"{out}: {', '.join(image.name for image in written.images)}: {size(count)} ({size(unpacked)} unpacked)")
+    echo(
+        f"{out}: {', '.join(image.name for image in written.images)}: {size(count)} ({size(written.unpacked)} unpacked)"
+    )
     if written.absent:
         echo(f"excluded: {counted(len(written.absent), 'layer')}, which the target must have")

@@ -63,6 +63,25 @@ def engine_image(engine: Engine, reference: str) -> EngineImage:
     return EngineImage(_short(named[0]), found["Id"], found.get("Size", 0), layers_of(found), labels)
 
 
+def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
+    """Approximate uncompressed bytes by diff ID; empty where the engine's history does not show them."""
+    sizes = [step["Size"] for step in reversed(engine.history(image.name)) if step.get("Size")]
+    # Fewer sizes than layers: one is empty, and the history does not show which.
+    return dict(zip(image.layers, sizes, strict=True)) if len(sizes) == len(image.layers) else {}
+
+
+def unpacked_size(engine: Engine, images: Sequence[EngineImage], without: Callable[[str], object] = lambda _: 0) -> int:
+    """Approximate uncompressed bytes of the images' layers, each once, except those that `without` is true for."""
+    layers: dict[str, int] = {}
+    others: dict[str, int] = {}
+    for each in images:
+        if sizes := layer_sizes(engine, each):
+            layers |= sizes
+        else:
+            others[each.id] = each.size
+    return sum(size for diff_id, size in layers.items() if not without(diff_id)) + sum(others.values())
+
+
 def read_images(
     engine: Engine,
     images: Sequence[EngineImage],
@@ -78,8 +97,7 @@ def read_images(
     engine. Raises EngineError where the engine gives less than it describes; whatever the sink raises.
     """
     paths = LayerPaths([each.layers for each in images])
-    total = sum({each.id: each.size for each in images}.values())
-    pass_ = _Pass(sink, without, progress, total, packing, edits or {})
+    pass_ = _Pass(sink, without, progress, unpacked_size(engine, images), packing, edits or {})
     with contextlib.closing(engine.save(*(each.name for each in images))) as blocks:
         archive = ArchiveReader(blocks)
         for layer in archive.layers():
