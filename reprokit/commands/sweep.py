@@ -88,9 +88,16 @@ def sweep(
     elif plan.jobs:
         echo(f"{result.recorded} of {counted(len(plan.jobs), 'job')} recorded, {len(result.failed)} failed")
     if result.failed:
+        from reprokit.explain.last import keep
+
         first = result.failed[0]
         message = f"{len(result.failed)} of {counted(len(plan.jobs), 'job')} failed, the first: {first.job.title}"
-        raise WorkFailed(f"{message}: {first.reasons[-1]}", str(file), "the same command tries only these again")
+        hint = "the same command tries only these again"
+        failed = WorkFailed(f"{message}: {first.reasons[-1]}", str(file), hint)
+        if first.log:
+            failed.explanation = keep(first.log)
+            failed.hint = f"`reprokit explain --last` reads the log of the container runtime; {hint}"
+        raise failed
 
 
 def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node], image: str) -> SweepResult:
