@@ -93,11 +93,11 @@ def sweep(
         first = result.failed[0]
         message = f"{len(result.failed)} of {counted(len(plan.jobs), 'job')} failed, the first: {first.job.title}"
         hint = "the same command tries only these again"
-        failed = WorkFailed(f"{message}: {first.reasons[-1]}", str(file), hint)
+        error = WorkFailed(f"{message}: {first.reasons[-1]}", str(file), hint)
         if first.log:
-            failed.explanation = keep(first.log)
-            failed.hint = f"`reprokit explain --last` reads the log of the container runtime; {hint}"
-        raise failed
+            error.explanation = keep(first.log)
+            error.hint = f"`reprokit explain --last` reads the log of the container runtime; {hint}"
+        raise error
 
 
 def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node], image: str) -> SweepResult:
