@@ -203,6 +203,11 @@ RUN set -eu; \
 
 FROM image AS with-git
 COPY --from=git /product/ /
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    for path in /opt/atoffer; do \
+        expect "$path" present "$(test -e "$path" && echo present)"; \
+    done
 
 # pitfall missing-python-package
 # There is no driver while an image is built; the toolkit's stub of libcuda replaces it for modules that link it.

@@ -90,41 +90,6 @@ RUN set -eu; \
     expect nvcc 'able to compile' "$(nvcc -c -o "$probe/kernel.o" "$probe/kernel.cu" >&2 && echo 'able to compile')"; \
     rm -r "$probe"
 
-# reprokit sets REPROKIT_WHEELS and serves exactly the locked set. Without it, pip uses its own indexes. Before Python
-# 3.12 an environment has setuptools; where no wheel brings another, it is the distribution's.
-ARG REPROKIT_WHEELS=
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block wheels: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    if [ -n "$REPROKIT_WHEELS" ]; then \
-        set -- --index-url "$REPROKIT_WHEELS" --trusted-host wheels.reprokit.invalid; \
-    else \
-        set --; \
-    fi; \
-    python3 -m pip install --no-cache-dir --disable-pip-version-check --prefer-binary "$@" \
-        nvidia-cudnn-cu11==8.9.6.50; \
-    python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
-        python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
-    set -- $(python3 -m pip show --disable-pip-version-check nvidia-cudnn-cu11 | sed -n 's/^Version: //p'); \
-    expect nvidia-cudnn-cu11 8.9.6.50 "${1:-}"; shift; \
-    python3 -m pip check --disable-pip-version-check
-
-# Linkers need library names without versions, and compilers do not search the wheel.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    root="$(python3 -c 'import nvidia.cudnn; print(list(nvidia.cudnn.__path__)[0])')"; \
-    ln -s "$root"/include/cudnn*.h /usr/local/include/; \
-    for file in "$root"/lib/libcudnn*.so.*; do \
-        name="${file##*/}"; ln -s "$file" "/usr/local/lib/$name"; ln -s "$file" "/usr/local/lib/${name%.so.*}.so"; \
-    done; \
-    ldconfig
-# pitfall cudnn-header: the version is read from where compilers find the header. Since cuDNN 8, cudnn.h holds none.
-RUN set -eu; \
-    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cudnn: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    header="$(for folder in /usr/local/include /usr/include /usr/include/x86_64-linux-gnu /usr/local/cuda/include; do for file in "$folder"/cudnn_version.h "$folder"/cudnn.h; do [ ! -e "$file" ] || echo "$file"; done; done | head -n 1)"; \
-    expect 'header of cudnn' present "${header:+present}"; \
-    expect cudnn 8.9.6 "$(sed -n 's/^#define CUDNN_\(MAJOR\|MINOR\|PATCHLEVEL\) *\([0-9][0-9]*\).*/\2/p' "$header" | paste -sd .)"; \
-    expect libcudnn.so present "$(ldconfig -p | grep -q 'libcudnn\.so ' && echo present)"
-
 FROM base AS git
 ARG REPROKIT_APT_GIT=
 RUN set -eu; \
@@ -176,6 +141,11 @@ RUN set -eu; \
 
 FROM image AS with-git
 COPY --from=git /product/ /
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    for path in /opt/fastertransformer; do \
+        expect "$path" present "$(test -e "$path" && echo present)"; \
+    done
 
 # pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
 # CMakeLists.txt, CUTLASS 3 and later in a header.
@@ -236,6 +206,7 @@ RUN set -eu; \
         -DGIT_AUTOCLONE_CUTLASS=OFF \
         -DBUILD_CUTLASS_MIXED_GEMM=OFF \
         -DBUILD_MULTI_GPU=OFF \
+        -DCUDNN_LIBRARY_PATH=cudnn \
         -DBUILD_CUTLASS_MOE=OFF \
         '-DCMAKE_CUDA_FLAGS=-include stdio.h'; \
     ninja -C build bert_gemm bert_example; \

@@ -173,6 +173,11 @@ RUN set -eu; \
 
 FROM image AS with-git
 COPY --from=git /product/ /
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    for path in /opt/thgnn; do \
+        expect "$path" present "$(test -e "$path" && echo present)"; \
+    done
 
 ENV TORCH_CUDA_ARCH_LIST="7.0;7.5;8.0;8.6"
 ENV DGL_DOWNLOAD_DIR="/workspace/dgl"
