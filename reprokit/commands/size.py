@@ -69,7 +69,8 @@ def _freed(engine: Engine, image_id: str, image: SizedImage) -> tuple[int, int]:
     from reprokit.image.sizes import freed
 
     first = image.layers[:1]
-    named, untagged = [], []
+    named: list[SizedImage] = []
+    untagged: list[SizedImage] = []
     for other in engine.images([]):
         layers = ((engine.image(other["Id"]) or {}).get("RootFS") or {}).get("Layers") or []
         if other["Id"] != image_id and tuple(layers[:1]) == first:

@@ -59,8 +59,10 @@ def test_blocks_shared_layers_and_what_would_go(images: list[str], call, tmp_pat
 
 def test_what_a_stage_without_a_name_holds_is_shown_apart(images: list[str], engine: Engine, call):
     one, _ = images
-    text = f"FROM reprokit/{one}\nCMD [\"x\"]\n"
-    (*_, last) = engine.build(io.BytesIO(tar_of({"Dockerfile": text.encode()})), tag=(stage := unique("stage")), rm=True)
+    text = f'FROM reprokit/{one}\nCMD ["x"]\n'
+    (*_, last) = engine.build(
+        io.BytesIO(tar_of({"Dockerfile": text.encode()})), tag=(stage := unique("stage")), rm=True
+    )
     stage_id = engine.image(stage)["Id"]
     # The name goes to another image, so that the stage stays without one.
     engine.tag(f"reprokit/{one}", stage, "latest")

@@ -206,6 +206,12 @@ def lock_base(engine: Engine, reference: str, store: Store, notify: Notify) -> B
     return Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, notify))
 
 
+def check_base(engine: Engine, base: Base) -> None:
+    """Raises EngineError if the base must be bootstrapped and this host cannot."""
+    if base.bootstrap and engine.image(name_of(_release(base), base.bootstrap)) is None:
+        mmdebstrap.installed(_release(base))
+
+
 def locked_base(engine: Engine, base: Base, store: Store, notify: Notify, offline: bool = False) -> BaseImage:
     """Make the engine have the locked base.
 
