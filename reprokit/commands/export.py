@@ -122,7 +122,7 @@ def _tool_file(chosen: list[str], names: list[str], out: Path | None, as_json: b
         raise UsageError("name one recipe and one tool", hint=f"reprokit export NAME --{chosen[0]}")
     target = find.target(names[0])
     job = ToolJob(target, workspace.prepare(target, notify), f"{os.getuid()}:{os.getgid()}")
-    path, line = write(TOOLS[chosen[0]], job, out)
+    path, line = write(TOOLS[chosen[0]], job, out, notify)
     if services := target.variant.services:
         notify(f"without the recipe's services, which {chosen[0]} does not start: {', '.join(services)}")
     if as_json:
