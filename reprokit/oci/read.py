@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,10 @@ from reprokit.oci.model import Descriptor, Image, Layer
 from reprokit.oci.store import layers_of
 
 Compress = Callable[[Iterator[bytes], Write], Layer]
+# The steps of a history that make no layer, as the classic builder and BuildKit write them.
+NO_LAYER = re.compile(
+    r"(?:/bin/sh -c #\(nop\))? *(ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|ONBUILD|SHELL|STOPSIGNAL|USER|VOLUME) "
+)
 Edit = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
@@ -65,9 +70,13 @@ def engine_image(engine: Engine, reference: str) -> EngineImage:
 
 def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
     """Approximate uncompressed bytes by diff ID; empty where the engine's history does not show them."""
-    sizes = [step["Size"] for step in reversed(engine.history(image.name)) if step.get("Size")]
-    # Fewer sizes than layers: one is empty, and the history does not show which.
-    return dict(zip(image.layers, sizes, strict=True)) if len(sizes) == len(image.layers) else {}
+    steps = engine.history(image.name)[::-1]
+    made = [step.get("Size") or 0 for step in steps if not NO_LAYER.match(str(step.get("CreatedBy") or ""))]
+    filled = [step["Size"] for step in steps if step.get("Size")]
+    for sizes in (made, filled):
+        if len(sizes) == len(image.layers):
+            return dict(zip(image.layers, sizes, strict=True))
+    return {}
 
 
 def unpacked_size(engine: Engine, images: Sequence[EngineImage], without: Callable[[str], object] = lambda _: 0) -> int:
