@@ -115,7 +115,7 @@ def pull(
                 summary = transfer.described("pulled")
                 image = _complete(engine, name)
     if image is None:
-        raise WorkFailed("the engine pulled the image but does not have it", name)
+        raise WorkFailed("the engine pulled the image but does not have all of it", name)
     try:
         ours = _requested_name(reference, target, labels_of(image))
         _agree(engine, ours, {image["Id"]}, movable, replace)
