@@ -130,8 +130,6 @@ sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.
     bootstrap=""
     # Debian's bases on Ubuntu and the reverse need the other's keys, gpg to choose them, and the releases' names.
     has mmdebstrap || bootstrap=" mmdebstrap gpg distro-info-data debian-archive-keyring ubuntu-keyring"
-    # mmdebstrap as an ordinary user maps user ids.
-    [ "$(id -u)" -eq 0 ] || has newuidmap || bootstrap="$bootstrap uidmap"
     [ -n "$bootstrap" ] || return 0
     # On a cluster's node an engine may answer to users who are not root; they can go on with a registry alone.
     if [ "$engine" = absent ] || { has apt-get && can_be_root; }; then

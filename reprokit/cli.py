@@ -154,12 +154,12 @@ def _run() -> int:
 def _unexpected(error: Exception) -> int:
     """Report an unexpected error; returns the exit code. A full disk and a folder that is closed can occur anywhere."""
     from reprokit import paths
-    from reprokit.host.disk import is_full
+    from reprokit.host.disk import STORE_HINT, is_full
 
     if isinstance(error, OSError) and is_full(error):
         _report(
             f"error: the disk is full{f' ({error.filename})' if error.filename else ''}",
-            "hint: free space; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store",
+            f"hint: {STORE_HINT.format(amount='space')}",
         )
         return EngineError.exit_code
     if isinstance(error, OSError) and error.filename and paths.is_ours(Path(os.fsdecode(error.filename))):

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 from reprokit.bundle import squashfs
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.partial_file import partial_of
-from reprokit.bundle.write import LEAST_RATIO, ExportJob, becoming, require_all, write
+from reprokit.bundle.write import ExportJob, becoming, require_all, write
 from reprokit.errors import UsageError
-from reprokit.host.disk import require_space, unwritable
+from reprokit.host.disk import unwritable
 from reprokit.oci.blob_folder import BlobFolder
 from reprokit.oci.compress import copy
 from reprokit.oci.layout import docker_manifest, layout_files
@@ -23,7 +23,6 @@ def docker(job: ExportJob) -> Metadata:
     It is an OCI layout, too, so skopeo and podman read it as `docker-archive` and as `oci-archive`.
     """
     with becoming(job.target, job.notify) as tar:
-        require_space(max(each.size for each in job.images), job.target.parent)
         found = job.read(tar, copy)
         for path, content in [*layout_files(found), docker_manifest(found)]:
             tar.add(path, content)
@@ -43,7 +42,6 @@ def folder(job: ExportJob) -> Metadata:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()  # fails where a link is: it could lead to any folder of the user's
         (partial / BLOBS).mkdir(parents=True)
-        require_space(sum(each.size for each in job.images) // LEAST_RATIO, partial)
         sink = BlobFolder(partial)
         found = job.read(sink)
         for diff_id in {layer.diff_id for image in found for layer in image.layers}:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reprokit.image.shell import block_of, without_boilerplate, without_step
 from reprokit.oci.model import Image
+from reprokit.oci.read import NO_LAYER
 from reprokit.untrusted.documents import parsed
 
 _SHELL = "/bin/sh -c "
-_NO_LAYER = re.compile(r" ?(ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|ONBUILD|SHELL|STOPSIGNAL|USER|VOLUME) ")
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ def instructions(config: bytes, count: int) -> list[str]:
 def instructions_of(history: Sequence[Mapping[str, Any]], count: int) -> list[str]:
     """As `instructions`, from an engine's history, newest step first, which does not mark steps without a layer."""
     made = [_plain({"created_by": step.get("CreatedBy"), "comment": step.get("Comment")}) for step in reversed(history)]
-    made = [text for text in made if not _NO_LAYER.match(text)]
+    made = [text for text in made if not NO_LAYER.match(text)]
     return made if len(made) == count else [""] * count
 
 

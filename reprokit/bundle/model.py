@@ -106,6 +106,7 @@ class BundledInputs(Model):
 class Metadata(Model):
     """`reprokit.json`. `created` is UTC, as `20261121T101500Z`; `absent` are the diff IDs of excluded layers.
 
+    `unpacked` are the bytes of all layers uncompressed, each once; it is known after an export only.
     `beside` are the files of the recipes that images and inputs have.
     """
 
@@ -113,6 +114,7 @@ class Metadata(Model):
     reprokit: f.Line
     created: Annotated[str, StringConstraints(pattern=r"^\d{8}T\d{6}Z$")]
     images: tuple[ImageMetadata, ...]
+    unpacked: Size = Field(default=0, exclude=True)
     absent: tuple[Digest, ...] = ()
     parts: tuple[Part, ...] = ()
     inputs: BundledInputs | None = None

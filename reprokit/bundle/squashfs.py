@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import posixpath
 import re
 import shlex
@@ -23,11 +24,12 @@ from typing import IO, Any
 from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.partial_file import partial_of
-from reprokit.bundle.write import LEAST_RATIO, ExportJob, claim
+from reprokit.bundle.space import SpaceEstimate
+from reprokit.bundle.write import ExportJob, claim
 from reprokit.display import ByteProgress, Notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
-from reprokit.host.disk import require_space, unwritable
+from reprokit.host.disk import unwritable
 from reprokit.oci.layout import padding
 from reprokit.oci.model import Image
 
@@ -50,9 +52,15 @@ def write(job: ExportJob) -> Metadata:
     partial = partial_of(job.target)
     with claim(job.target, job.notify) as file:
         try:
-            require_space(one.size // LEAST_RATIO, partial.parent)
+            space = SpaceEstimate(one.size, job.target.parent)
+            space.check()
+
+            def report(done: int, total: int) -> None:
+                space.check(done, os.fstat(file.fileno()).st_size)
+                job.progress(done, total)
+
             with _file_system(engine, one.name) as blocks:
-                files = _counted(blocks, one.size, job.progress)
+                files = _counted(blocks, one.size, report)
                 for edit in job.changed.edits.values():
                     files = edit(files)
                 empty = contextlib.nullcontext((0, iter(())))

@@ -16,19 +16,18 @@ from reprokit.bundle.model import METADATA, SIGNATURE, Metadata, small_files
 from reprokit.bundle.partial_file import claimed, partial_of
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.bundle.selection import describe
+from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.workspaces import add_workspace, workspace_of
 from reprokit.display import ByteProgress, Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
-from reprokit.host.disk import require_space, unwritable
-from reprokit.oci.compress import compress
+from reprokit.host.disk import unwritable
+from reprokit.oci.compress import compress, copy
 from reprokit.oci.model import INDEX, Image, blob_path
-from reprokit.oci.read import BlobSink, Compress, Edit, EngineImage, read_images
+from reprokit.oci.read import BlobSink, Compress, Edit, EngineImage, read_images, unpacked_size
 from reprokit.supply.store import Store
 
-# Real images shrink to a half or a quarter; what surely does not fit is refused before the engine works.
-LEAST_RATIO = 4
 # A fixed date keeps a bundle of inputs reproducible.
 _NO_DATE = "19700101T000000Z"
 
@@ -62,9 +61,15 @@ class ExportJob:
     progress: ByteProgress = lambda done, total: None
 
     def read(self, sink: BlobSink, packing: Compress = compress) -> list[Image]:
-        """Read the images into the sink and apply `changed`. Raises as `read_images`."""
+        """Read the images into the sink and apply `changed`. Raises as `read_images`, and EngineError without space."""
         if self.engine is None:
             return []
+
+        def excluded(diff_id: str) -> bool:
+            return diff_id in self.without or sink.present(diff_id) is not None
+
+        total = unpacked_size(self.engine, self.images, excluded)
+        packing = SpaceEstimate(total, self.target.parent, copied=packing is copy).measured(packing)
         edits = self.changed.edits
         images = read_images(self.engine, self.images, sink, self.without, self.progress, packing, edits)
         return [self.changed.finish(image) for image in images]
@@ -76,6 +81,7 @@ class ExportJob:
             reprokit=__version__,
             created=datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"),
             images=tuple(describe(image, each.labels, self.notify) for image, each in described),
+            unpacked=sum({layer.diff_id: layer.size for image in images for layer in image.layers}.values()),
             absent=tuple(sorted({layer.diff_id for image in images for layer in image.layers if layer.blob is None})),
         )
 
@@ -104,7 +110,6 @@ def write(job: ExportJob) -> Metadata:
         )
         expected = {layer for each in complete.images for layer in each.layers} - job.without
         tar = stack.enter_context(becoming(target, notify, expected))
-        require_space(sum({each.id: each.size for each in complete.images}.values()) // LEAST_RATIO, target.parent)
         found = complete.read(tar)
         parts = sorted({add_workspace(tar, recipe) for recipe in job.workspaces}, key=lambda part: part.path)
         carried = inputs.add_inputs(tar, job.inputs, target.parent, store, notify, job.progress) if job.inputs else None

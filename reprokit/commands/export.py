@@ -122,7 +122,7 @@ def _tool_file(chosen: list[str], names: list[str], out: Path | None, as_json: b
         raise UsageError("name one recipe and one tool", hint=f"reprokit export NAME --{chosen[0]}")
     target = find.target(names[0])
     job = ToolJob(target, workspace.prepare(target, notify), f"{os.getuid()}:{os.getgid()}")
-    path, line = write(TOOLS[chosen[0]], job, out)
+    path, line = write(TOOLS[chosen[0]], job, out, notify)
     if services := target.variant.services:
         notify(f"without the recipe's services, which {chosen[0]} does not start: {', '.join(services)}")
     if as_json:
@@ -144,15 +144,16 @@ def _json(out: Path, count: int, written: Metadata, files: FilterReport) -> dict
 
 
 def _print(out: Path, count: int, written: Metadata, files: FilterReport) -> None:
-    from reprokit.formatting import size
+    from reprokit.formatting import counted, size
 
     if files.largest:
         notify("the container's largest paths:")
         notify(*(f"{size(count):>9}  {path}" for path, count in files.largest))
     if files.excluded:
         total = files.excluded.total()
-        notify(f"excluded: {len(files.excluded)} files of package caches and --exclude, {size(total)}")
-    unpacked = sum(image.size for image in written.images)
-    echo(f"{out}: {', '.join(image.name for image in written.images)}: {size(count)} ({size(unpacked)} unpacked)")
+        notify(f"excluded: {counted(len(files.excluded), 'file')} of package caches and --exclude, {size(total)}")
+    echo(
+        f"{out}: {', '.join(image.name for image in written.images)}: {size(count)} ({size(written.unpacked)} unpacked)"
+    )
     if written.absent:
-        echo(f"{len(written.absent)} layers are excluded: the target must have them")
+        echo(f"excluded: {counted(len(written.absent), 'layer')}, which the target must have")

@@ -33,7 +33,7 @@ def size(
     engine = Engine.connect()
     targets = list({chosen.label: chosen for chosen in map(target, names)}.values())
     images: list[SizedImage] = []
-    freed: list[int] = []
+    freed: list[tuple[int, int]] = []
     for chosen in targets:
         inspected = engine.image(image_name(chosen))
         if inspected is None:
@@ -74,29 +74,35 @@ def _sized(engine: Engine, image_id: str, name: str) -> SizedImage:
     return sized_image(name, layers, engine.history(image_id))
 
 
-def _freed(engine: Engine, image_id: str, image: SizedImage) -> int:
-    """Bytes that removing the image frees: all images of the engine are compared, not only those of recipes."""
+def _freed(engine: Engine, image_id: str, image: SizedImage) -> tuple[int, int]:
+    """Bytes that removing the image frees, and bytes that untagged images hold then, such as stages of its build.
+
+    All images of the engine are compared, not only those of recipes.
+    """
+    from reprokit.image.made import names_of
     from reprokit.image.sizes import freed
 
     first = image.layers[:1]
-    others = []
-    for other in {str(each["Id"]) for each in engine.images([])} - {image_id}:
-        layers = ((engine.image(other) or {}).get("RootFS") or {}).get("Layers") or []
-        if tuple(layers[:1]) == first:
-            others.append(_sized(engine, other, other))
-    return freed(image, others)
+    named: list[SizedImage] = []
+    untagged: list[SizedImage] = []
+    for other in engine.images([]):
+        layers = ((engine.image(other["Id"]) or {}).get("RootFS") or {}).get("Layers") or []
+        if other["Id"] != image_id and tuple(layers[:1]) == first:
+            (named if names_of(other) else untagged).append(_sized(engine, other["Id"], other["Id"]))
+    now = freed(image, [*named, *untagged])
+    return now, freed(image, named) - now
 
 
-def _data(image: SizedImage, images: Sequence[SizedImage], freed: int) -> dict[str, object]:
+def _data(image: SizedImage, images: Sequence[SizedImage], freed: tuple[int, int]) -> dict[str, object]:
     shared = {other.name: _bytes(image, other) for other in images if other is not image}
-    return {"blocks": image.blocks, "size": image.size, "shared": shared, "freed": freed}
+    return {"blocks": image.blocks, "size": image.size, "shared": shared, "freed": freed[0], "untagged": freed[1]}
 
 
 def _bytes(image: SizedImage, other: SizedImage) -> int:
     return sum(count for _, count in image.shared(other))
 
 
-def _print(images: Sequence[SizedImage], freed: Sequence[int], together: int) -> None:
+def _print(images: Sequence[SizedImage], freed: Sequence[tuple[int, int]], together: int) -> None:
     from reprokit.formatting import size as shown
     from reprokit.tables import table
 
@@ -105,7 +111,9 @@ def _print(images: Sequence[SizedImage], freed: Sequence[int], together: int) ->
     rows.append(["size", *(shown(image.size) for image in images)])
     for other in images if len(images) > 1 else ():
         rows.append([f"shared with {other.name}", *("-" if i is other else shown(_bytes(i, other)) for i in images)])
-    rows.append(["freed by removing it", *map(shown, freed)])
+    rows.append(["freed by removing it", *(shown(now) for now, _ in freed)])
+    if any(held for _, held in freed):
+        rows.append(["then by `docker image prune`", *(shown(held) if held else "-" for _, held in freed)])
     table(["block", *(image.name for image in images)], rows, words=(0,))
     if len(images) > 1:
         alone = sum(image.size for image in images)

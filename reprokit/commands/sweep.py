@@ -86,11 +86,18 @@ def sweep(
         failed = [each.to_json() for each in result.failed]
         dump({"plan": shown, "ok": not failed, "recorded": result.recorded, "failed": failed})
     elif plan.jobs:
-        echo(f"{result.recorded} of {len(plan.jobs)} jobs recorded, {len(result.failed)} failed")
+        echo(f"{result.recorded} of {counted(len(plan.jobs), 'job')} recorded, {len(result.failed)} failed")
     if result.failed:
+        from reprokit.explain.last import keep
+
         first = result.failed[0]
-        message = f"{len(result.failed)} of {len(plan.jobs)} jobs failed, the first: {first.job.title}"
-        raise WorkFailed(f"{message}: {first.reasons[-1]}", str(file), "the same command tries only these again")
+        message = f"{len(result.failed)} of {counted(len(plan.jobs), 'job')} failed, the first: {first.job.title}"
+        hint = "the same command tries only these again"
+        error = WorkFailed(f"{message}: {first.reasons[-1]}", str(file), hint)
+        if first.log:
+            error.explanation = keep(first.log)
+            error.hint = f"`reprokit explain --last` reads the log of the container runtime; {hint}"
+        raise error
 
 
 def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node], image: str) -> SweepResult:
@@ -102,7 +109,7 @@ def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node], image: str) -
         try:
             return run(plan.jobs, runner, _record, shown.notify, shown.update)
         except KeyboardInterrupt:
-            shown.notify(f"interrupted: {shown.result.recorded} jobs are recorded; the same command continues")
+            shown.notify(f"interrupted: {counted(shown.result.recorded, 'job')} recorded; the same command continues")
             raise
 
 
@@ -208,7 +215,7 @@ class SweepDisplay(ProgressDisplay):
         self.often("sweep", self._line())
 
     def _line(self) -> str:
-        return f"{self.result.recorded} of {self._count} jobs recorded, {len(self.result.failed)} failed"
+        return f"{self.result.recorded} of {counted(self._count, 'job')} recorded, {len(self.result.failed)} failed"
 
     def render(self) -> Text:
         import time

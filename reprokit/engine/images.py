@@ -43,6 +43,13 @@ class Images(EngineClient):
             # podman refuses a filter without a value.
             return self.api.images(filters={"label": labels} if labels else None, all=steps)
 
+    def has_blobs(self, image_id: str) -> bool:
+        """Whether a containerd store has every blob of an image, without which it can be neither saved nor pushed."""
+        with translated():
+            # docker-py's images() does not know `manifests`, which Engine 28 needs to report missing blobs.
+            listed = self.api._result(self.api._get(self.api._url("/images/json"), params={"manifests": 1}), json=True)
+        return complete(listed, image_id)
+
     def history(self, reference: str) -> list[dict[str, Any]]:
         with translated():
             return self.api.history(reference)
@@ -152,6 +159,13 @@ class Images(EngineClient):
             hooks.remove(remember)
             for answer in answers:
                 answer.close()
+
+
+def complete(listed: list[dict[str, Any]], image_id: str) -> bool:
+    """Whether a containerd store lists an image as complete: until Engine 26 it lists no other images."""
+    found = next((image for image in listed if image["Id"] == image_id), None)
+    manifests = (found or {}).get("Manifests")
+    return found is not None and (manifests is None or any(m["Available"] for m in manifests if m["Kind"] == "image"))
 
 
 def _blocks(stream: IO[bytes] | Iterator[bytes]) -> Iterator[bytes]:

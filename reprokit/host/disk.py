@@ -12,12 +12,13 @@ from reprokit.formatting import size
 from reprokit.untrusted.files import output_folder
 
 ENGINE_ROOT = "/var/lib/docker"
-STORE_HINT = "free space there; `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
+# `amount` is what to free: a size, or "space".
+STORE_HINT = "free {amount} there: `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
+ENGINE_HINT = "free {amount} there: `docker image prune`, `docker builder prune`"
 # A path that was named wrongly; other errors are those of the disk.
 _WRONG_PATH = (
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTEMPTY,
 )  # fmt: skip
-ENGINE_HINT = "free space there: `docker image prune`, `docker builder prune`"
 
 
 def free_bytes(folder: str | Path) -> int | None:
@@ -42,8 +43,9 @@ def require_space(needed: int, folder: str | Path, free: int | None = None, hint
 
 
 def too_small(needed: int, free: int, where: str, hint: str = STORE_HINT) -> EngineError:
-    """The error for a disk that is too small, or full."""
-    return EngineError(f"not enough disk space: need {size(needed)}, {size(free)} free", where, hint)
+    """The error for a disk that is too small, or full; `hint` may name the `{amount}` to free."""
+    missing = hint.format(amount=size(needed - free))
+    return EngineError(f"not enough disk space: need {size(needed)}, {size(free)} free", where, missing)
 
 
 def check_writable(path: Path, what: str, hint: str = "") -> None:

@@ -12,7 +12,7 @@ from reprokit.image.labels import kind_of_name
 from reprokit.nodes.spool import Spool
 from reprokit.oci.blob_folder import StoredBlob
 from reprokit.oci.model import Image
-from reprokit.oci.read import EngineImage, engine_image, read_images
+from reprokit.oci.read import EngineImage, engine_image, layer_sizes, read_images
 
 _LOOK_EVERY_S = 0.1
 
@@ -27,13 +27,6 @@ def image_to_send(engine: Engine, name: str) -> EngineImage:
     if kind_of_name(found.name) == "reserved":
         raise UsageError("this name is reserved for reprokit's own images", name, "give it another with `docker tag`")
     return found
-
-
-def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
-    """Approximate uncompressed bytes by diff ID; empty where the engine's history does not show them."""
-    sizes = [step["Size"] for step in reversed(engine.history(image.name)) if step.get("Size")]
-    # Fewer sizes than layers: one is empty, and the history does not show which.
-    return dict(zip(image.layers, sizes, strict=True)) if len(sizes) == len(image.layers) else {}
 
 
 class Packing:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 from reprokit import consent, paths
 from reprokit.display import ByteProgress, Notify
@@ -18,9 +19,10 @@ from reprokit.image.labels import ImageLabels, kind_of_name
 from reprokit.image.lock.read import freshness
 from reprokit.nodes.anchor import Anchor
 from reprokit.nodes.image_reference import ImageReference
-from reprokit.nodes.registry_client import remote_image
+from reprokit.nodes.registry_client import archive, remote_image
 from reprokit.nodes.transfer_progress import TransferProgress
 from reprokit.oci.model import Image
+from reprokit.oci.store import is_containerd
 from reprokit.recipe.find import Target
 
 # Error texts of the engine and of registries (moby, distribution), and the remedy.
@@ -94,11 +96,11 @@ def pull(
     with _explained(reference):
         digest = reference.digest or engine.registry_digest(reference.named)
     name = f"{reference.repository}@{digest}"
-    image, summary = engine.image(name), ""
+    image, summary = _complete(engine, name), ""
     movable: set[str] = set()
     if image is None:
         with _one_at_a_time(engine, f"pull {digest}", notify), _explained(reference):
-            image = engine.image(name)
+            image = _complete(engine, name)
             if image is None:
                 if coming := remote_image(engine, reference, digest):
                     # Labels in the registry are checked before anything is transferred.
@@ -106,10 +108,14 @@ def pull(
                         engine, _requested_name(reference, target, coming.labels), {digest, coming.id}, movable, replace
                     )
                 with shown() as progress:
-                    summary = _fetched(engine, coming, name, progress)
-                image = engine.image(name)
+                    transfer = _fetched(engine, coming, name, progress)
+                    if engine.image(name) and not _complete(engine, name):
+                        notify("the engine has these layers unpacked and did not pull their blobs; fetching them")
+                        _fetch_blobs(engine, reference, digest, transfer, progress)
+                summary = transfer.described("pulled")
+                image = _complete(engine, name)
     if image is None:
-        raise WorkFailed("the engine pulled the image but does not have it", name)
+        raise WorkFailed("the engine pulled the image but does not have all of it", name)
     try:
         ours = _requested_name(reference, target, labels_of(image))
         _agree(engine, ours, {image["Id"]}, movable, replace)
@@ -134,13 +140,41 @@ def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str]
         movable.add(before["Id"])
 
 
-def _fetched(engine: Engine, coming: Image | None, name: str, progress: ByteProgress) -> str:
+def _complete(engine: Engine, name: str) -> dict[str, Any] | None:
+    """The image as the engine describes it; None if the engine lacks it, or has it without its blobs."""
+    image = engine.image(name)
+    if image and is_containerd(engine.info().get("DriverStatus")) and not engine.has_blobs(image["Id"]):
+        return None
+    return image
+
+
+def _fetched(engine: Engine, coming: Image | None, name: str, progress: ByteProgress) -> TransferProgress:
     transfer, anchor = TransferProgress(progress), Anchor(engine, coming)
     for event in engine.pull(name):
         transfer.update(event)
         anchor.update(event)
     anchor.drop()
-    return transfer.described("pulled")
+    return transfer
+
+
+def _fetch_blobs(
+    engine: Engine, reference: ImageReference, digest: str, transfer: TransferProgress, progress: ByteProgress
+) -> None:
+    """Load the blobs that the engine did not pull. Raises SourceError; the incomplete image is then removed.
+
+    A containerd store pulls no blob of a layer that it has unpacked from another blob (containerd `core/unpack`). An
+    image without blobs runs, but can be neither exported nor pushed.
+    """
+    try:
+        for loaded in engine.load(archive(engine, reference, digest, transfer, progress)):
+            if loaded != digest:  # one architecture's image of an index, which the pulled image names
+                engine.remove_image(loaded)
+    except SourceError as error:
+        name = f"{reference.repository}@{digest}"
+        with suppress(ReprokitError):
+            engine.remove_image(name)
+        hint = "remove the images that share its layers (`docker rmi`), and pull it again"
+        raise SourceError(error.message, name, hint) from None
 
 
 def _requested_name(reference: ImageReference, target: Target | None, labels: Mapping[str, str]) -> str:

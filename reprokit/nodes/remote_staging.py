@@ -96,7 +96,7 @@ class RemoteStaging:
         if f"{blob.name}.blob" in self.files:
             return
         if size - start > self.free:
-            raise too_small(size - start, self.free, self.connection.node.name, "free space there")
+            raise too_small(size - start, self.free, self.connection.node.name, "free {amount} there")
         values = {"folder": self.folder, "name": blob.name, "offset": str(start), "size": str(size)}
 
         def write(stdin: IO[bytes]) -> None:
@@ -118,7 +118,7 @@ class RemoteStaging:
         if done.returncode in (LOST, _MOVED):
             raise self.connection.lost(words)
         if "No space left" in words:
-            raise too_small(size - start, self.free, name, "free space there")
+            raise too_small(size - start, self.free, name, "free {amount} there")
         raise SourceError(f"the node could not write a layer: {words}", name)
 
 

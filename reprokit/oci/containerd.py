@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from reprokit.formatting import counted
 from reprokit.oci.docker_archive import ArchiveReader
 from reprokit.oci.model import Descriptor, Image, ImageConfig, ImageManifest, blob_path
 from reprokit.oci.store import Form, ImageStore
@@ -27,7 +28,7 @@ def with_store_blobs(image: Image, store: ImageStore) -> Image:
     found = _blobs(store.engine, store.chains.image_with(image.diff_ids[:last]), needed)
     if missing := needed - set(found):
         raise EngineError(
-            f"the engine has {len(missing)} layers of {image.name} unpacked, but not their blobs",
+            f"the engine has {counted(len(missing), 'layer')} of {image.name} unpacked, but no blobs of them",
             min(missing),
             "export the image again without --since and --for",
         )

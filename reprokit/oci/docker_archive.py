@@ -21,7 +21,7 @@ from typing import Any
 import zstandard
 
 from reprokit.errors import EngineError
-from reprokit.oci.model import DOCKER_MANIFEST, INDEX, blob_path, digest_of, hex_of
+from reprokit.oci.model import BLOBS, DOCKER_MANIFEST, INDEX, blob_path, digest_of, hex_of
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT, DOCUMENTS, IMAGES
 from reprokit.untrusted.tar import Stream, members
@@ -87,6 +87,8 @@ class ArchiveReader:
             if DOCKER_MANIFEST in self.texts:
                 return [self._of_docker(item) for item in parsed(self.texts[DOCKER_MANIFEST])]
             return list(self._of_index(self.texts[INDEX], ""))
+        except KeyError as error:
+            raise _lacks(str(error.args[0])) from None
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise _broken(f"{type(error).__name__}: {error}") from None
 
@@ -121,7 +123,7 @@ class ArchiveReader:
     def _layer(self, path: str) -> str:
         real = self._real(path)
         if real not in self.blobs:
-            raise LookupError(f"{path} is missing")
+            raise KeyError(real)
         return real
 
 
@@ -197,6 +199,14 @@ def _counted(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
         yield block
     if left:
         raise EOFError("cut off in a layer")
+
+
+def _lacks(path: str) -> EngineError:
+    """The error for a file that the archive names and lacks; a containerd store saves images without blobs."""
+    if not path.startswith(BLOBS):
+        return _broken(f"{path} is missing")
+    hint = "remove the image, and pull it with `reprokit pull` or build it again"
+    return EngineError(f"the engine lacks the blob sha256:{path.removeprefix(BLOBS)} of the image", hint=hint)
 
 
 def _broken(why: str) -> EngineError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,10 @@ from reprokit.oci.model import Descriptor, Image, Layer
 from reprokit.oci.store import layers_of
 
 Compress = Callable[[Iterator[bytes], Write], Layer]
+# The steps of a history that make no layer, as the classic builder and BuildKit write them.
+NO_LAYER = re.compile(
+    r"(?:/bin/sh -c #\(nop\))? *(ARG|CMD|ENTRYPOINT|ENV|EXPOSE|HEALTHCHECK|LABEL|ONBUILD|SHELL|STOPSIGNAL|USER|VOLUME) "
+)
 Edit = Callable[[Iterator[bytes]], Iterator[bytes]]
 
 
@@ -63,6 +68,29 @@ def engine_image(engine: Engine, reference: str) -> EngineImage:
     return EngineImage(_short(named[0]), found["Id"], found.get("Size", 0), layers_of(found), labels)
 
 
+def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
+    """Approximate uncompressed bytes by diff ID; empty where the engine's history does not show them."""
+    steps = engine.history(image.name)[::-1]
+    made = [step.get("Size") or 0 for step in steps if not NO_LAYER.match(str(step.get("CreatedBy") or ""))]
+    filled = [step["Size"] for step in steps if step.get("Size")]
+    for sizes in (made, filled):
+        if len(sizes) == len(image.layers):
+            return dict(zip(image.layers, sizes, strict=True))
+    return {}
+
+
+def unpacked_size(engine: Engine, images: Sequence[EngineImage], without: Callable[[str], object] = lambda _: 0) -> int:
+    """Approximate uncompressed bytes of the images' layers, each once, except those that `without` is true for."""
+    layers: dict[str, int] = {}
+    others: dict[str, int] = {}
+    for each in images:
+        if sizes := layer_sizes(engine, each):
+            layers |= sizes
+        else:
+            others[each.id] = each.size
+    return sum(size for diff_id, size in layers.items() if not without(diff_id)) + sum(others.values())
+
+
 def read_images(
     engine: Engine,
     images: Sequence[EngineImage],
@@ -78,8 +106,7 @@ def read_images(
     engine. Raises EngineError where the engine gives less than it describes; whatever the sink raises.
     """
     paths = LayerPaths([each.layers for each in images])
-    total = sum({each.id: each.size for each in images}.values())
-    pass_ = _Pass(sink, without, progress, total, packing, edits or {})
+    pass_ = _Pass(sink, without, progress, unpacked_size(engine, images), packing, edits or {})
     with contextlib.closing(engine.save(*(each.name for each in images))) as blocks:
         archive = ArchiveReader(blocks)
         for layer in archive.layers():

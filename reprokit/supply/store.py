@@ -17,7 +17,8 @@ from reprokit import paths
 from reprokit.display import Notify
 from reprokit.errors import EngineError
 from reprokit.filelocks import acquire
-from reprokit.host.disk import is_full
+from reprokit.formatting import size
+from reprokit.host.disk import STORE_HINT, is_full
 from reprokit.supply.fetch.lost import LostHosts
 
 _BLOCK = 1 << 20
@@ -145,7 +146,10 @@ def key_of(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-def unwritable(error: OSError, store: Store) -> EngineError:
-    """The error for a store that cannot be written."""
-    why = "the disk is full" if is_full(error) else f"the store is not writable: {error.strerror or error}"
-    return EngineError(why, str(store.root), "fix that and run it again: downloaded parts are kept")
+def unwritable(error: OSError, store: Store, missing: int = 0) -> EngineError:
+    """The error for a store that cannot be written; `missing` bytes are still to be downloaded, 0 if unknown."""
+    if is_full(error):
+        remedy = STORE_HINT.format(amount=size(missing) if missing else "space")
+        return EngineError("the disk is full", str(store.root), f"{remedy}; downloaded parts are kept")
+    hint = "make it writable, or set REPROKIT_HOME to another folder; downloaded parts are kept"
+    return EngineError(f"the store is not writable: {error.strerror or error}", str(store.root), hint)

@@ -40,11 +40,12 @@ def bench_command(job: Job, records: str, on: str = "", device: str = "") -> lis
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """`error` is "" where the process succeeded; `lost` as in JobAnswer."""
+    """`error` is "" where the process succeeded; `lost` and `log` as in JobAnswer."""
 
     output: str
     error: str = ""
     lost: bool = False
+    log: str = ""
 
 
 @dataclass

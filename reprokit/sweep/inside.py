@@ -26,10 +26,22 @@ from reprokit.sweep.bench_process import ProcessResult, end, label_here
 from reprokit.sweep.plan import Job
 from reprokit.untrusted.limits import COMMAND_OUTPUT
 
+_LOG = 64 << 10  # characters of the container runtime's output that are kept
+_SHOWN = 400
+
 
 def in_image(job: Job, prefix: Sequence[str] = ()) -> ProcessResult:
-    """Measure a job; `prefix` are words before each command that run it in the image."""
+    """Measure a job; `prefix` are words before each command that run it in the image.
+
+    The result is `lost` if not even `true` runs there.
+    """
     run = partial(execute, prefix)
+    started = run(["true"], workdir="/")
+    if started.exit_code:
+        log = f"{started.stdout}\n{started.stderr}"[-_LOG:]
+        last = "; ".join([line.strip() for line in log.splitlines() if line.strip()][-3:])
+        what = f"the container runtime failed with exit code {started.exit_code}"
+        return ProcessResult("", f"{what}: {last[-_SHOWN:]}" if last else what, True, log)
     try:
         target = find.target(label_here(job))
         benchmark = with_parameters(
@@ -85,7 +97,7 @@ def _present(run: Execute, workdir: str, file: Input) -> None:
 def answer_of(found: ProcessResult) -> dict[str, Any]:
     """What a task of a job array writes: the result and its node."""
     node = os.environ.get("SLURMD_NODENAME", "")
-    return {"node": node, "output": found.output, "error": found.error, "lost": found.lost}
+    return {"node": node, "output": found.output, "error": found.error, "lost": found.lost, "log": found.log}
 
 
 def main(folder: str, task: str) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from reprokit.bench.tuning import RECIPE, PlanSearch
 from reprokit.display import Notify
 from reprokit.errors import WorkFailed
+from reprokit.formatting import counted
 from reprokit.host.command import own_module
 from reprokit.recipe.find import Target
 from reprokit.results.record import Record
@@ -110,7 +111,7 @@ class ClusterSearch:
         result = run(jobs, self.runner, lambda _, records: self.keep(records), self.notify, show, check)
         if result.failed:
             first = result.failed[0]
-            message = f"{len(result.failed)} of {len(jobs)} jobs failed, the first: {first.job.title}"
+            message = f"{len(result.failed)} of {counted(len(jobs), 'job')} failed, the first: {first.job.title}"
             raise WorkFailed(f"{message}: {first.reasons[-1]}", hint="the same command tries only these again")
 
     def _chosen(self) -> tuple[MachineFields, tuple[str, ...]]:

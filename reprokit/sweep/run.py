@@ -17,10 +17,11 @@ ATTEMPTS = 3
 
 @dataclass(frozen=True)
 class FailedJob:
-    """A job without a record, and what each attempt said."""
+    """A job without a record, what each attempt said, and the log of the last one."""
 
     job: Job
     reasons: Sequence[str]
+    log: str = ""
 
     def to_json(self) -> dict[str, Any]:
         return {"job": self.job.title, "id": self.job.id, "reasons": list(self.reasons)}
@@ -65,7 +66,7 @@ def run(
                 said.append(f"{answer.place}: {error}" if answer.place.key else error)
                 if answer.final or len(said) >= ATTEMPTS:
                     notify(f"{job.title} failed: {said[-1]}")
-                    result.failed.append(FailedJob(job, said))
+                    result.failed.append(FailedJob(job, said, answer.log))
                     open_jobs.discard(job.id)
                 else:
                     notify(f"{job.title} is tried again: {said[-1]}")

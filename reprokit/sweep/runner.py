@@ -29,7 +29,8 @@ class JobPlace:
 class JobAnswer:
     """`output` is what `reprokit bench --json` printed, not yet checked; `error` says why there is none.
 
-    `lost` means that the place failed and not the benchmark; `final` that no other place can run the job.
+    `lost` means that the place failed and not the benchmark; `final` that no other place can run the job. `log` is the
+    end of what the container runtime printed, if it failed.
     """
 
     job: Job
@@ -38,6 +39,7 @@ class JobAnswer:
     error: str = ""
     lost: bool = False
     final: bool = False
+    log: str = ""
 
 
 class Runner(Protocol):

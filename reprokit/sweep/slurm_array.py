@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,11 @@ from reprokit.untrusted.limits import COMMAND_ANSWER
 # Slurm's default MaxArraySize is 1001.
 _MOST_TASKS = 1000
 _COMMAND_S = 60.0
+# If so many jobs of a variant, or all, are lost and no other job of it was not, the variant gets no more jobs.
+_MOST_LOST = 3
 # How long a file of an ended task may need to be seen through a network file system.
 _SEEN_S = 15.0
+_MOST_ERROR = 500
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 Command = Callable[[Sequence[str]], str]
 
@@ -77,10 +80,15 @@ class SlurmRunner:
     def __init__(self, notify: Notify, poll_s: float = 5.0, command: Command = command) -> None:
         self._notify, self._poll_s, self._command = notify, poll_s, command
         self._arrays: list[_Array] = []
+        # Jobs by variant: all, and those that were lost; variants with a job that was not lost.
+        self._all: dict[str, set[str]] = {}
+        self._lost: dict[str, set[str]] = {}
+        self._begun: set[str] = set()
 
     def submit(self, jobs: Sequence[Job]) -> None:
         groups: dict[tuple[Any, ...], list[Job]] = {}
         for job in jobs:
+            self._all.setdefault(job.label, set()).add(job.id)
             groups.setdefault((job.label, job.gpu, job.avoid), []).append(job)
         for group in groups.values():
             for start in range(0, len(group), _MOST_TASKS):
@@ -88,8 +96,10 @@ class SlurmRunner:
 
     def results(self) -> Iterator[JobAnswer]:
         while any(array.jobs for array in self._arrays):
-            for array in self._arrays:
-                yield from self._answers(array)
+            for array in list(self._arrays):
+                for answer in self._answers(array):
+                    yield self._judged(answer)
+            yield from self._refused()
             for array in self._arrays:
                 if not array.jobs and array.clean:  # otherwise the output of its tasks may explain the failure
                     shutil.rmtree(array.folder, ignore_errors=True)
@@ -99,10 +109,37 @@ class SlurmRunner:
 
     def cancel(self) -> None:
         for array in self._arrays:
-            try:
-                self._command(["scancel", array.number])
-            except EngineError as error:  # the others are to be cancelled, too
-                self._notify(f"the job array {array.number} still runs: {error.message}")
+            self._cancel(array)
+
+    def _cancel(self, array: _Array) -> None:
+        try:
+            self._command(["scancel", array.number])
+        except EngineError as error:  # the others are to be cancelled, too
+            self._notify(f"the job array {array.number} still runs: {error.message}")
+
+    def _judged(self, answer: JobAnswer) -> JobAnswer:
+        """The answer; it is final if all jobs of its variant were lost so far."""
+        label = answer.job.label
+        if not answer.lost:
+            self._begun.add(label)
+            return answer
+        self._lost.setdefault(label, set()).add(answer.job.id)
+        return replace(answer, final=True) if self._all_lost(label) else answer
+
+    def _all_lost(self, label: str) -> bool:
+        lost = len(self._lost.get(label, ()))
+        return label not in self._begun and lost >= min(_MOST_LOST, len(self._all[label]))
+
+    def _refused(self) -> Iterator[JobAnswer]:
+        """Give up the other jobs of variants whose jobs were all lost: the cause is not in the benchmark."""
+        for array in self._arrays:
+            jobs = list(array.jobs.values())
+            if jobs and self._all_lost(jobs[0].label):
+                self._cancel(array)
+                array.jobs.clear()
+                for job in jobs:
+                    why = f"not tried, as all jobs of {job.label} were lost so far"
+                    yield JobAnswer(job, JobPlace(""), error=why, final=True)
 
     def _submitted(self, jobs: Sequence[Job]) -> _Array:
         first = jobs[0]
@@ -136,9 +173,8 @@ class SlurmRunner:
             if answer is None and task not in listed:
                 since = array.ended.setdefault(task, time.monotonic())
                 if time.monotonic() - since >= min(_SEEN_S, 3 * self._poll_s):
-                    answer = JobAnswer(
-                        job, JobPlace(""), error=f"the task {array.number}_{task} left no answer", lost=True
-                    )
+                    error = f"the task {array.number}_{task} left no answer"
+                    answer = JobAnswer(job, JobPlace(""), "", error, lost=True, log=_printed(array.folder, task))
             if answer:
                 del array.jobs[task]
                 array.clean = array.clean and not answer.error
@@ -188,12 +224,21 @@ def _answer(folder: Path, name: str, job: Job) -> JobAnswer | None:
     try:
         with files.Folder(folder) as opened:
             data = parsed(opened.read(name, 2 * MOST_OUTPUT))
-        node, output, error = (data[name] for name in ("node", "output", "error"))
+        node, output, error, log = (data[name] for name in ("node", "output", "error", "log"))
     except FileNotFoundError:
         return None
     except (OSError, UsageError, ValueError, LookupError, TypeError):
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
-    if not all(isinstance(each, str) for each in (node, output, error)):
+    if not all(isinstance(each, str) for each in (node, output, error, log)):
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
     place = JobPlace(node if _NODE.fullmatch(node) else "", alias("slurm", node))
-    return JobAnswer(job, place, output, error[:500], data.get("lost") is True)
+    return JobAnswer(job, place, output, error[:_MOST_ERROR], data.get("lost") is True, log=log)
+
+
+def _printed(folder: Path, task: int) -> str:
+    """What a task printed; empty if it printed nothing, or very much."""
+    try:
+        with files.Folder(folder) as opened:
+            return opened.read(f"{task}.out", MOST_OUTPUT).decode(errors="replace")
+    except (OSError, UsageError):
+        return ""

@@ -49,11 +49,30 @@ def test_blocks_shared_layers_and_what_would_go(images: list[str], call, tmp_pat
     assert first["blocks"]["torch"] == second["blocks"]["torch"] > 500_000
     assert first["shared"] == {two: first["size"] - 300_000}
     assert (first["freed"], second["freed"]) == (300_000, 400_000)
+    assert "prune" not in call("size", one).stdout
     assert found["together"] == first["size"] + 400_000
     assert "in another image too" in picture.read_text()
     text = call("size", one, two, one).stdout
     assert "freed by removing it" in text and f"shared with {one}" in text and "together" in text
     assert call("size", one).stdout.count("shared with") == 0
+
+
+def test_what_a_stage_without_a_name_holds_is_shown_apart(images: list[str], engine: Engine, call):
+    one, _ = images
+    text = f'FROM reprokit/{one}\nCMD ["x"]\n'
+    (*_, last) = engine.build(
+        io.BytesIO(tar_of({"Dockerfile": text.encode()})), tag=(stage := unique("stage")), rm=True
+    )
+    stage_id = engine.image(stage)["Id"]
+    # The name goes to another image, so that the stage stays without one.
+    engine.tag(f"reprokit/{one}", stage, "latest")
+    try:
+        found = json.loads(call("size", one, "--json").stdout)["images"][one]
+        assert (found["freed"], found["untagged"]) == (0, 300_000), last
+        assert "then by `docker image prune`" in call("size", one).stdout
+    finally:
+        engine.remove_image(f"{stage}:latest")
+        engine.remove_image(stage_id)
 
 
 def test_an_image_that_is_not_here_is_named_with_the_remedy(engine: Engine, call):

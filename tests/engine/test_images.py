@@ -8,6 +8,7 @@ import docker
 import pytest
 
 from reprokit.engine import Engine
+from reprokit.engine.images import complete
 
 CONTENT = "/var/lib/docker/image/overlay2/imagedb/content"
 
@@ -34,3 +35,23 @@ def test_a_build_goes_on_where_another_image_vanished(monkeypatch, times, ends_w
     *_, last = engine.build(io.BytesIO(b"the context"))
     assert last == ({"aux": {"ID": "sha256:1"}} if ends_well else gone)
     assert contexts == [b"the context"] * 10
+
+
+def listed(*manifests: tuple[str, bool]) -> list[dict]:
+    return [{"Id": "a", "Manifests": [{"Kind": kind, "Available": available} for kind, available in manifests]}]
+
+
+@pytest.mark.parametrize(
+    ("images", "expected"),
+    [
+        ([{"Id": "a"}, {"Id": "b"}], True),  # Engine 26
+        ([{"Id": "b"}], False),
+        (listed(("image", True)), True),  # Engine 28
+        (listed(("image", False)), False),
+        # An index: only this machine's architecture is present.
+        (listed(("image", False), ("image", True), ("attestation", False)), True),
+        (listed(("image", False), ("attestation", True)), False),
+    ],
+)
+def test_an_image_without_blobs_is_recognised(images: list[dict], expected: bool) -> None:
+    assert complete(images, "a") is expected

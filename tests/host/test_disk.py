@@ -22,7 +22,8 @@ def test_too_little_space_is_an_error_with_both_numbers(tmp_path: Path) -> None:
     require_space(2_000_000, "/there", free=2_000_000)
     with pytest.raises(EngineError, match="not enough disk space: need 2 MB, 100 B free") as error:
         require_space(2_000_000, "/there", free=100)
-    assert error.value.where == "/there" and error.value.hint and error.value.exit_code == 3
+    assert error.value.where == "/there" and error.value.exit_code == 3
+    assert error.value.hint.startswith("free 2 MB there: `reprokit store gc` ")
 
 
 def test_unknown_free_space_is_no_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -100,10 +100,14 @@ def test_incomplete_archives_are_refused(bundle: Path, tmp_path: Path) -> None:
     with tarfile.open(bundle) as tar:
         files = {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
     first = json.loads(files["manifest.json"])[0]
-    for gone in (first["Layers"][0], first["Config"], "manifest.json"):
+    for gone, why in (
+        (first["Layers"][0], "lacks the blob"),
+        (first["Config"], "lacks the blob"),
+        ("manifest.json", "incomplete or damaged: index.json is missing"),
+    ):
         left = {name: content for name, content in files.items() if name not in (gone, "index.json")}
         (tmp_path / "x").write_bytes(tar_of(left))
-        with pytest.raises(EngineError, match="incomplete or damaged"):
+        with pytest.raises(EngineError, match=why):
             _read(tmp_path / "x")
 
 

@@ -16,6 +16,7 @@ from tests.support.waiting import wait_for
 _START = """
 root=$1 folder=$2
 
+ip link set lo up
 mkdir -p "$root/mnt"
 mount --bind "$root" "$root"
 mount -t proc proc "$root/proc"
@@ -66,6 +67,11 @@ class _Served:
 
     def connect(self) -> Engine:
         return connect(self.address)
+
+    @property
+    def enter(self) -> list[str]:
+        """The beginning of a command that runs in the engine's network."""
+        return ["nsenter", f"--net=/proc/{self.process.pid}/ns/net", "--"]
 
     def stop(self) -> None:
         # unshare forwards no other signal, and its child ends with it.

@@ -13,7 +13,7 @@ import sys
 import tarfile
 import tempfile
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -37,11 +37,13 @@ _HASH = "$2b$04$gfFVpZq9.QEH9lhxfbO2ouLWzI5yCW5h6iyPLrzAu6fd0FDFmkK32"
 class Registry:
     """Serves `layer` (a tar) as the image `repository:1`, or nothing at all; `digest` is that image's.
 
-    A `closed` one requires the credentials of USER.
+    A `closed` one requires the credentials of USER. `enter` begins its command, to run it in another network.
     """
 
-    def __init__(self, engine: Engine, repository: str = "", layer: bytes = b"", closed: bool = False) -> None:
-        self._closed = closed
+    def __init__(
+        self, engine: Engine, repository: str = "", layer: bytes = b"", closed: bool = False, enter: Sequence[str] = ()
+    ) -> None:
+        self._closed, self._enter = closed, enter
         self._engine, self._repository, self._layer = engine, repository, layer
         self._folder = tempfile.TemporaryDirectory()
         self.digest = ""
@@ -55,7 +57,9 @@ class Registry:
         self._log = folder / "log"
         with self._log.open("wb") as log:
             self._server = subprocess.Popen(
-                ["docker-registry", "serve", str(folder / "config.yml")], stdout=log, stderr=subprocess.STDOUT
+                [*self._enter, "docker-registry", "serve", str(folder / "config.yml")],
+                stdout=log,
+                stderr=subprocess.STDOUT,
             )
         self._wait()
         if self._layer:

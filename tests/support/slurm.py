@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 PACKAGES = (*("slurmctld", "slurmd", "slurm-client", "slurm-wlm-basic-plugins"), *("libhwloc15", "liblua5.1-0"))
-# In place of Apptainer, of which Debian has no package: shows its arguments, and runs the command in the workspace.
+# In place of Apptainer, of which Debian 12 and 13 have no package. It shows its arguments, and runs the command in the
+# workspace.
 APPTAINER = """\
 #!/bin/bash
 echo "arguments: $*" >&2

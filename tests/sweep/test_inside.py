@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprokit.container.execute import Completed
 from reprokit.errors import WorkFailed
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
@@ -67,6 +68,16 @@ def test_a_failure_has_its_reason(measured):
     assert measured("exit 3")[1] == ProcessResult("", "the benchmark failed with exit code 3", False)
     data = "{path: no/such, data: g}"
     assert measured("echo took 1 ms", data)[1] == ProcessResult("", "the data g is not in the workspace", False)
+
+
+def test_a_container_runtime_that_fails_is_no_failure_of_the_benchmark(measured, monkeypatch):
+    job, _ = measured("true")
+    runtime = ["sh", "-c", "echo pyxis: importing; echo 'pyxis: no such image' >&2; exit 1"]
+    found = inside.in_image(job, runtime)
+    assert found.error == "the container runtime failed with exit code 1: pyxis: importing; pyxis: no such image"
+    assert found.lost and found.log == "pyxis: importing\n\npyxis: no such image\n"
+    monkeypatch.setattr(inside, "execute", lambda prefix, argv, **_: Completed(1))
+    assert inside.in_image(job).error == "the container runtime failed with exit code 1"
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from reprokit.results import lines
 from reprokit.sweep import slurm_array
 from reprokit.sweep.file import SweepFile, SweepRun
 from reprokit.sweep.plan import jobs_of
+from reprokit.sweep.run import run
 from reprokit.sweep.slurm_array import SlurmRunner
 from tests.support import slurm
 from tests.support.paths import ROOT
@@ -48,7 +49,7 @@ class FakeSlurm:
 
 
 def write(file: Path, job, **changes) -> None:
-    found = {"node": "n1", "output": output(slurm_array.Job(**job)), "error": "", "lost": False, **changes}
+    found = {"node": "n1", "output": output(slurm_array.Job(**job)), "error": "", "lost": False, "log": "", **changes}
     file.write_text(json.dumps(found))
 
 
@@ -98,7 +99,7 @@ def test_the_script_names_the_image_and_its_checksum(asked, x, monkeypatch):
         ("[]", "is not valid"),
         ("[" * 100_000, "is not valid"),
         ('{"node": "n1", "output": 1, "error": ""}', "is not valid"),
-        ('{"node": "n1", "output": "", "error": "' + "x" * 10_000 + '"}', "x" * 500),
+        ('{"node": "n1", "output": "", "error": "' + "x" * 10_000 + '", "log": ""}', "x" * 500),
         (None, "left no answer"),
     ],
     ids=range(6),
@@ -117,7 +118,7 @@ def test_a_nodes_name_is_no_option(asked, node):
 
 
 def test_a_link_in_place_of_an_answer_is_not_followed(asked, x):
-    (x / "secret").write_text(json.dumps({"node": "n1", "output": "secret", "error": "", "lost": False}))
+    (x / "secret").write_text(json.dumps({"node": "n1", "output": "secret", "error": "", "lost": False, "log": ""}))
     found = answers(FakeSlurm(lambda file, job: file.symlink_to(x / "secret")), asked[:1])
     assert found[0].error and "secret" not in found[0].output
 
@@ -136,6 +137,36 @@ def test_a_failed_job_goes_to_another_node_if_there_is_one(asked):
     alone = FakeSlurm(write, nodes="n1\n")
     answers(alone, again)
     assert not any(word.startswith("--exclude") for word in alone.submitted[0])
+
+
+def sweep(fake: FakeSlurm, jobs):
+    return run(jobs, SlurmRunner(print, 0.01, fake), lambda recipe, records: None, print, lambda result: None)
+
+
+@pytest.mark.parametrize(("count", "repeats"), [(1, 1), (2, 2), (3, 4)])
+def test_a_runtime_that_always_fails_ends_the_sweep(asked, count, repeats):
+    cpu = [replace(job, id=f"{job.id}{n}") for n in range(repeats) for job in asked if job.variant == "cpu"]
+    assert len(cpu) == 4 * repeats
+    failing = {"output": "", "error": "the container runtime failed", "lost": True, "log": "pyxis: no such file"}
+    fake = FakeSlurm(lambda file, job: write(file, job, **failing))
+    result = sweep(fake, cpu[:count] if count < 3 else cpu)
+    attempts = [len(job.reasons) for job in result.failed]
+    assert not result.recorded and len(attempts) == (count if count < 3 else len(cpu))
+    assert max(attempts) <= 2 and sum(attempts) <= len(attempts) + 2
+    assert any(job.log == "pyxis: no such file" for job in result.failed)
+
+
+def test_a_node_whose_runtime_fails_does_not_end_the_sweep(asked):
+    seen: list[str] = []
+
+    def once(file, job):
+        lost = {"output": "", "error": "no runtime", "lost": True} if job["id"] not in seen[1:] and seen else {}
+        seen.append(job["id"])
+        write(file, job, **lost)
+
+    cpu = [job for job in asked if job.variant == "cpu"]
+    result = sweep(FakeSlurm(once), cpu)
+    assert result.recorded == len(cpu) and not result.failed
 
 
 def test_a_slurm_that_does_not_reply_for_a_while_ends_nothing(asked):
@@ -179,7 +210,7 @@ def test_without_an_image_or_slurm_the_remedy_is_named(asked, x):
 
 @pytest.mark.network
 def test_a_sweep_as_an_array_of_a_real_cluster(x, tmp_path, debian_slurm):
-    """As Debian has no package of Apptainer, a script in its place runs the command in the workspace."""
+    """As Debian 12 and 13 have no package of Apptainer, a script in its place runs the command in the workspace."""
     file = x / "recipes" / "x.yaml"
     file.write_text(file.read_text().replace('debian:12"}\n  cuda', 'debian:12", workdir: /tmp}\n  cuda'))
     (x / "x-cpu.sif").write_bytes(b"image")

@@ -10,11 +10,21 @@ import re
 import shlex
 import shutil
 import subprocess
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.container.mounts import WORKSPACE
+from reprokit.display import Notify
 from reprokit.errors import UsageError, WorkFailed
+from reprokit.explain.last import keep
+from reprokit.host.command import Flood, exchange
+from reprokit.untrusted.limits import COMMAND_OUTPUT
+
+# An image of 10 GB takes some minutes on a slow disk.
+_LIMIT_S = 2 * 3600
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Apptainer:
@@ -47,19 +57,51 @@ class Apptainer:
         ]
         return "".join(f"{line}\n" for line in lines)
 
-    def finish(self, path: Path) -> str:
-        """Build the SIF beside the file. Raises WorkFailed if Apptainer cannot."""
+    def finish(self, path: Path, notify: Notify) -> str:
+        """Build the SIF beside the file. Raises UsageError if it exists, WorkFailed if Apptainer cannot build it."""
         sif = path.with_suffix(".sif")
-        if sif.is_symlink():  # perhaps of a stranger's checkout
-            raise UsageError("a link is in the way, and links are not followed", str(sif), "remove the link")
+        if sif.exists() or sif.is_symlink():  # perhaps a link of a stranger's checkout
+            raise UsageError("the SIF exists already", str(sif), "remove it, or name another definition: -o")
         if shutil.which("apptainer") is None:
             return f"Apptainer is not installed here; where it is: `apptainer build {sif.name} {path.name}`"
-        command = ["apptainer", "build", str(sif), str(path)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-            raise WorkFailed(f"Apptainer could not build {sif.name}: {last}", str(path))
+        code, log = _built(["apptainer", "build", str(sif), str(path)], notify)
+        if code is None:
+            by_hand = f"without a limit: `apptainer build {sif.name} {path.name}`"
+            raise WorkFailed(f"Apptainer did not build {sif.name} in {_LIMIT_S / 3600:g} h", str(path), by_hand)
+        if code:
+            last = (log.strip().splitlines() or ["no message"])[-1]
+            failed = WorkFailed(f"Apptainer could not build {sif.name}: {last}", str(path))
+            failed.explanation = keep(log)
+            raise failed
         return f"{sif} built"
+
+
+def _built(command: Sequence[str], notify: Notify) -> tuple[int | None, str]:
+    """The exit code, None after `_LIMIT_S`, and the output, of which each line is passed on as it comes."""
+    log, shown = bytearray(), 0
+    deadline = time.monotonic() + _LIMIT_S
+    # In this process's group: Ctrl-C reaches Apptainer too, which removes its files.
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        try:
+            for _ in exchange(process, log, bytearray(), COMMAND_OUTPUT.most):
+                *lines, begun = log[shown:].split(b"\n")
+                shown = len(log) - len(begun)
+                for line in lines:
+                    if text := _plain(line):
+                        notify(f"apptainer: {text}")
+                if time.monotonic() > deadline:
+                    return None, ""
+            return process.wait(), _COLOUR.sub("", log.decode(errors="replace"))
+        except Flood:
+            raise WorkFailed(f"Apptainer printed more than {COMMAND_OUTPUT.most >> 20} MiB", command[-1]) from None
+        finally:
+            process.terminate()
+
+
+def _plain(line: bytearray) -> str:
+    return _COLOUR.sub("", line.decode(errors="replace")).removeprefix("INFO:").strip()
 
 
 def _line(text: str) -> str:

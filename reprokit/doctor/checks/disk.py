@@ -46,7 +46,7 @@ def free_bytes(host: Examined, folder: str) -> int | None:
 def _about(host: Examined, place: str, folder: str) -> Iterator[Finding]:
     found = host.ask(_DF.format(folder=shlex.quote(folder)))
     kilobytes, inodes = counts(found.one("kilobytes")), counts(found.one("inodes"))
-    hint = ENGINE_HINT if place == "engine" else STORE_HINT
+    hint = (ENGINE_HINT if place == "engine" else STORE_HINT).format(amount="space")
     if kilobytes is None:
         yield unknown("disk", f"disk.{place}={folder}", "its free space cannot be read", f"look at it: `df {folder}`")
         return

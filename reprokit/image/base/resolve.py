@@ -13,6 +13,7 @@ from reprokit.compat.facts import bundled
 from reprokit.display import Notify
 from reprokit.engine import OWN_IMAGES, Engine, labels_of
 from reprokit.errors import SourceError, UsageError
+from reprokit.formatting import counted
 from reprokit.image import trust
 from reprokit.image.base import bootstrap, mmdebstrap, registries
 from reprokit.image.base.bootstrap import bootstrapped, name_of
@@ -108,7 +109,7 @@ def pulled(engine: Engine, reference: str, tried: list[str], notify: Notify) -> 
         for event in engine.pull(fetched):
             if event.get("status") in ("Pull complete", "Already exists"):
                 done += 1
-                notify(f"pulled {done} layers")
+                notify(f"pulled {counted(done, 'layer')}")
         return _keep(engine, reference, fetched, place, digest)
 
     return registries.ask(reference, tried, pull)
@@ -203,6 +204,12 @@ def lock_base(engine: Engine, reference: str, store: Store, notify: Notify) -> B
         raise not_served(reference, tried)
     notify(f"no registry has {reference} ({tried[0].partition(': ')[2]}); resolving the packages of {release.name}")
     return Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, notify))
+
+
+def check_base(engine: Engine, base: Base) -> None:
+    """Raises EngineError if the base must be bootstrapped and this host cannot."""
+    if base.bootstrap and engine.image(name_of(_release(base), base.bootstrap)) is None:
+        mmdebstrap.installed(_release(base))
 
 
 def locked_base(engine: Engine, base: Base, store: Store, notify: Notify, offline: bool = False) -> BaseImage:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from reprokit.display import Notify
 from reprokit.engine import Engine
-from reprokit.image.base.resolve import BaseImage, locked_base, successor_base
+from reprokit.image.base.resolve import BaseImage, check_base, locked_base, successor_base
 from reprokit.image.inputs import Inputs
 from reprokit.image.render import Rendered
 from reprokit.supply.fetch.pool import Fetched, FetchFailed, fetch_all
@@ -56,6 +56,7 @@ class Supplier:
         If no mirror has an apt package any more, today's packages replace the locked ones with `drift`; without, that
         is an error.
         """
+        check_base(engine, lock.base)
         now: VariantLock = lock
         drifted: tuple[str, ...] = ()
         try:

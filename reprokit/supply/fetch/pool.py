@@ -81,9 +81,12 @@ def fetch_all(
 
 def check_space(missing: Sequence[LockedInput], store: Store) -> None:
     """Raises EngineError where the missing bytes do not fit on the disk."""
+    require_space(_bytes_left(missing, store), store.root)
+
+
+def _bytes_left(missing: Sequence[LockedInput], store: Store) -> int:
     begun = {path.name: path.stat().st_size for path in partials.folder(store).glob("?" * 64)}
-    needed = sum(max(0, locked.size - begun.get(locked.key, 0)) for locked in missing)
-    require_space(needed, store.root)
+    return sum(max(0, locked.size - begun.get(locked.key, 0)) for locked in missing)
 
 
 class _Pool:
@@ -91,6 +94,7 @@ class _Pool:
 
     def __init__(self, inputs: Sequence[LockedInput], places: Places, notify: Notify) -> None:
         self.store, self.places, self.notify = places.store, places, notify
+        self._inputs = inputs
         parallel = places.settings.parallel
         self.tally = Tally(len(inputs), sum(locked.size for locked in inputs))
         self.found: list[LockedInput] = []
@@ -123,7 +127,11 @@ class _Pool:
                 for thread in self._threads:
                     thread.join(max(0.0, deadline - time.monotonic()))
         if self._errors:
-            raise self._errors[0]
+            error = self._errors[0]
+            if not isinstance(error, OSError):
+                raise error
+            missing = [locked for locked in self._inputs if not locked.stored(self.store)]
+            raise unwritable(error, self.store, _bytes_left(missing, self.store)) from None
         if self._failures:
             raise FetchFailed(self._failures)
 
@@ -147,8 +155,6 @@ class _Pool:
                 self._one(locked)
         except Stopped:
             pass
-        except OSError as error:
-            self._errors.append(unwritable(error, self.store))
         except Exception as error:
             self._errors.append(error)
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -33,12 +34,14 @@ def test_skopeo_reads_a_bundle_and_the_metadata_is_complete(
 ) -> None:
     out = tmp_path / "x.rkit"
     said = export(*two, "-o", str(out))
-    assert said.stdout.startswith(f"{out}: {two[0]}, {two[1]}: ")
+    unpacked = re.fullmatch(rf"{out}: {two[0]}, {two[1]}: .* \((\d+) MB unpacked\)\n", said.stdout)
     assert list(tmp_path.glob(".x*")) == []
     entries = contents(out)
     metadata = Metadata.model_validate_json(entries[METADATA])
     assert [image.name for image in metadata.images] == list(two)
     assert metadata.absent == ()
+    # The layers that they share count once.
+    assert unpacked and int(unpacked[1]) * 1e6 < sum(image.size for image in metadata.images) - 2_000_000
     for name, item in zip(two, json.loads(entries["manifest.json"]), strict=True):
         described = engine.image(name)
         assert item["RepoTags"] == [name]

@@ -32,3 +32,8 @@ RUN set -eu; \
 
 FROM base AS with-git
 COPY --from=git /product/ /
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    for path in /a; do \
+        expect "$path" present "$(test -e "$path" && echo present)"; \
+    done

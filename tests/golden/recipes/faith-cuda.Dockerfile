@@ -237,6 +237,11 @@ RUN set -eu; \
 
 FROM image AS with-git
 COPY --from=git /product/ /
+RUN set -eu; \
+    expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    for path in /home/boyuan/verification_tianqi; do \
+        expect "$path" present "$(test -e "$path" && echo present)"; \
+    done
 
 # pitfall submodule-missing: an empty CUTLASS folder fails here instead of in a compiler. CUTLASS 2 has its version in
 # CMakeLists.txt, CUTLASS 3 and later in a header.

@@ -8,15 +8,16 @@ from datetime import datetime, timezone
 
 import pytest
 
-from reprokit.errors import SourceError, UsageError
+from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.image.base import bootstrap as bootstrap_module
 from reprokit.image.base import mmdebstrap as packages_module
 from reprokit.image.base import resolve as base_module
 from reprokit.image.base.bootstrap import bootstrap as make_base
 from reprokit.image.base.release import Release
-from reprokit.image.base.resolve import carried_name, lock_base, locked_base, moved_base, successor_base
+from reprokit.image.base.resolve import carried_name, check_base, lock_base, locked_base, moved_base, successor_base
+from reprokit.image.lock.supplies import Supplier
 from reprokit.supply.kinds.kind import Moved
-from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
+from reprokit.supply.lock.model import AptPackage, Base, Bootstrap, VariantLock
 from reprokit.supply.store import Store
 from tests.support.builds import root_file_system
 from tests.support.names import unique
@@ -128,6 +129,17 @@ def test_two_locks_have_two_images(store, monkeypatch):
     assert first.name != second.name and first.image_id != second.image_id
     assert first.name.startswith("reprokit/own/base:debian-12-") and first.how == "bootstrapped"
     assert locked_base(engine, one, store, pytest.fail) == first
+
+
+def test_a_host_without_mmdebstrap_is_reported_before_anything_is_fetched(store, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    base = Base(reference="debian:12", bootstrap=bootstrap(package("liba")))
+    lock = VariantLock(reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64", base=base)
+    with pytest.raises(EngineError, match="mmdebstrap is not installed"):
+        Supplier(store, None).inputs(NoRegistry(), "x:cpu", None, lock, drift=False)  # no mirrors: nothing is fetched
+    engine = NoRegistry()
+    engine.images[bootstrap_module.name_of(BOOKWORM, base.bootstrap)] = {"Id": "sha256:1"}
+    check_base(engine, base)
 
 
 def test_a_lock_of_another_release(store):
