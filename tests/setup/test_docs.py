@@ -71,7 +71,7 @@ def test_messages_point_to_pages_that_are_shipped() -> None:
 
 def test_pages_agree_on_the_engine_and_the_installation() -> None:
     pages = {page.name: page.read_text(encoding="utf-8") for page in [*PAGES, DOCS / "github-actions.yml"]}
-    assert [name for name, text in pages.items() if re.search(r"pip install reprokit\b", text)] == []
+    assert [name for name, text in pages.items() if re.search(r"pip install ['\"]?reprokit\b", text)] == []
     # Of any mode: no page asks for one.
     assert [name for name, text in pages.items() if re.search(r"needs? a rootful|Docker Engine, rootful", text)] == []
 
