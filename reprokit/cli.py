@@ -19,6 +19,8 @@ from reprokit.errors import EngineError, ReprokitError
 from reprokit.untrusted.text import document, echo, escaped
 from reprokit.verbs import VerbGroup
 
+# Verbs whose own failures do not replace the one that `explain --last` shows.
+_NEVER_KEPT = ("completion", "explain", "help")
 # The environment of a completion script, which asks for the words that may follow.
 _COMPLETES = "_REPROKIT_COMPLETE" in os.environ
 app = typer.Typer(
@@ -66,7 +68,9 @@ def _root(
         document(context.get_help())
         return
     from reprokit import paths
+    from reprokit.explain import last
 
+    last.VERB.set("" if context.invoked_subcommand in _NEVER_KEPT else context.invoked_subcommand)
     paths.move_user_data(lambda line: echo(line, err=True))
 
 
@@ -123,6 +127,7 @@ def _run() -> int:
     except typer.Exit as end:
         return end.exit_code
     except ReprokitError as error:
+        _keep(error)
         _debug_raise()
         where = f" ({escaped(error.where)})" if error.where else ""
         _report(f"error: {error.message}{where}", f"hint: {error.hint}" if error.hint else "", *error.explanation)
@@ -142,6 +147,14 @@ def _run() -> int:
     except Exception as error:
         _debug_raise()
         return _unexpected(error)
+
+
+def _keep(error: ReprokitError) -> None:
+    """Keep the error for `explain --last`, if a verb runs and has not kept more than the error's text."""
+    from reprokit.explain import last
+
+    if last.VERB.get():
+        last.keep_error(error)
 
 
 def _unexpected(error: Exception) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.explain import last
-from reprokit.explain.last import OutputRecording, explained, keep, log_path
+from reprokit.explain.last import OutputRecording, explained, keep, keep_error, log_path, read_log
 from reprokit.explain.load import matcher
 
 NVCC = "checking\n/bin/sh: 1: nvcc: not found\n"
@@ -47,18 +47,18 @@ def test_the_exit_code_comes_last():
     cause = keep("x.c:3: main: Assertion `n > 0' failed.", ["reprokit: exit code 134 (SIGABRT)"])[0]
     assert "crashed" not in cause
     assert keep("", ["reprokit: exit code 134 (SIGABRT)"])[0].startswith("cause: the program crashed (SIGABRT)")
-    assert log_path().read_text() == "reprokit: exit code 134 (SIGABRT)\n"
+    assert read_log()[0].decode() == "reprokit: exit code 134 (SIGABRT)\n"
 
 
 def test_what_no_rule_knows_is_kept_and_accuses_nobody():
     assert keep("frobnication complete\nthe end\n") == ()
-    assert log_path().read_text() == "frobnication complete\nthe end\n"
+    assert read_log()[0].decode() == "frobnication complete\nthe end\n"
 
 
 def test_nothing_printed_is_no_log():
     keep(NVCC)
     assert keep(b" \n") == ()
-    assert log_path().read_text() == NVCC
+    assert read_log()[0].decode() == NVCC
 
 
 def test_the_log_is_the_users_own_and_lies_in_the_state_folder(home: Path, tmp_path: Path):
@@ -77,7 +77,7 @@ def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path):
     log_path().unlink()
     log_path().symlink_to(tmp_path / "precious")
     keep(NVCC)
-    assert (tmp_path / "precious").read_text() == "mine" and log_path().read_text() == NVCC
+    assert (tmp_path / "precious").read_text() == "mine" and read_log()[0].decode() == NVCC
 
 
 @pytest.mark.parametrize("spoil", ["home", "rule"])
