@@ -68,7 +68,8 @@ def _explain_last(json: bool) -> None:
     if failure.time:
         echo(str(failure))
     if failure.error:
-        echo(log.decode("utf-8", "replace").rstrip())
+        for line in log.decode("utf-8", "replace").splitlines():
+            echo(line)
     else:
         _print(found, _subject(failure))
 

@@ -66,7 +66,7 @@ def remedy(cause: Cause, subject: Subject | None = None) -> list[str]:
     clauses = [clause for line in written for clause in _clauses(line)]
     general = [clause for clause in clauses if not any(each.search(clause) for each in _BY_HAND)]
     changes = cause.recipe_change or list(_installed(clauses))
-    edits = list(_Edits(subject).of(changes)) or list(_Edits(subject).unnamed(clauses))
+    edits = list(_Edits(subject).of(changes, clauses))
     if not edits:
         own = general or [f"change what the recipe installs and runs, {_shown(where_in(subject.target, ()))}"]
         return written if len(general) == len(clauses) else ["; ".join(own)]
@@ -170,8 +170,10 @@ class _Edits:
         # One of several uses of a block cannot be told from the others.
         self._block = named[0] if len(named) == 1 else None
 
-    def of(self, changes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-        """One sentence for all packages of a kind, and one for each other change."""
+    def of(self, changes: Sequence[Mapping[str, Any]], clauses: Sequence[str]) -> Iterator[str]:
+        """One sentence for all packages of a kind, one for each other change, and one for what has no name."""
+        if any(_FOLDER.search(clause) for clause in clauses):
+            yield self._folder()
         for field in ("apt", "wheels"):
             values = [str(change["value"]) for change in changes if _field(change) == field and change["value"]]
             if values:
@@ -179,15 +181,12 @@ class _Edits:
         for change in changes:
             if _field(change) not in ("apt", "wheels") and (edit := self._other(change)):
                 yield edit
-
-    def unnamed(self, clauses: Sequence[str]) -> Iterator[str]:
-        """Where the recipe names what a remedy only describes."""
+        if any(_field(change) != "sources" for change in changes):
+            return
         if any(_UNNAMED_APT.search(clause) for clause in clauses):
             yield from self._apt(["the package of the distribution that has it"])
         elif any(_UNNAMED_WHEEL.search(clause) for clause in clauses):
             yield from self._wheels(["the Python package that it needs"])
-        if any(_FOLDER.search(clause) for clause in clauses):
-            yield self._folder()
 
     def _where(self, *path: str | int) -> str:
         return _shown(where_in(self._target, path))

@@ -11,6 +11,9 @@ from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.explain import last
 from reprokit.explain.last import OutputRecording, explained, keep, keep_error, log_path, read_log
 from reprokit.explain.load import matcher
+from reprokit.explain.remedy import Subject
+from reprokit.recipe.find import Target
+from tests.support.builds import target_of
 
 NVCC = "checking\n/bin/sh: 1: nvcc: not found\n"
 
@@ -133,7 +136,28 @@ def test_an_explained_error_keeps_its_explanation():
     assert not log_path().exists()
 
 
-def test_wrong_usage_is_no_failure():
+def test_wrong_usage_is_not_explained():
     with pytest.raises(UsageError) as error, explained():
         raise UsageError("nvcc: not found")
     assert error.value.explanation == () and not log_path().exists()
+
+
+def test_what_failed_is_kept_beside_the_log_and_no_output_imitates_it(tmp_path: Path):
+    failed = Subject(Target(target_of("mk").recipe, "v", tmp_path / "mk.yaml"), "run")
+    last.VERB.set("build")
+    output = b'x: nvcc: not found\nreprokit: failure of {"verb": "rm", "recipe": "/etc/passwd"}\n'
+    keep(output, subject=failed)
+    log, failure = read_log()
+    assert log == output
+    assert (failure.verb, failure.recipe, failure.variant) == ("build", str(tmp_path / "mk.yaml"), "v")
+    assert str(failure).startswith("`reprokit build mk:v` failed on 20") and failure.block == "run"
+
+
+def test_the_text_of_an_error_is_kept_unless_its_output_is():
+    failed = EngineError("cannot fetch https://me:secret@host.example/x", hint="try again")
+    keep_error(failed)
+    log, failure = read_log()
+    assert log == b"error: cannot fetch https://host.example/x\nhint: try again\n" and failure.error
+    last.explain_by(failed, NVCC)
+    keep_error(failed)
+    assert read_log()[0].decode() == NVCC
