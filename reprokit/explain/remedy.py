@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -17,6 +16,7 @@ from packaging.requirements import InvalidRequirement, Requirement
 from packaging.utils import canonicalize_name
 
 from reprokit.explain.model import Cause
+from reprokit.paths import from_here
 from reprokit.recipe.blocks import block_names, block_spec
 from reprokit.recipe.find import Target, where_in
 
@@ -68,7 +68,7 @@ def remedy(cause: Cause, subject: Subject | None = None) -> list[str]:
     changes = cause.recipe_change or list(_installed(clauses))
     edits = list(_Edits(subject).of(changes, clauses))
     if not edits:
-        own = general or [f"change what the recipe installs and runs, {_shown(where_in(subject.target, ()))}"]
+        own = general or [f"change what the recipe installs and runs, {from_here(where_in(subject.target, ()))}"]
         return written if len(general) == len(clauses) else ["; ".join(own)]
     steps, label = "; ".join(edits), subject.target.label
     if not changes or any(_field(change) not in _OF_RUNS for change in changes):
@@ -155,12 +155,6 @@ def _yaml(value: Any) -> str:
     return str(value)
 
 
-def _shown(where: str) -> str:
-    """`FILE:LINE` from the current folder, if it is below that."""
-    folder = f"{Path.cwd()}/"
-    return where.removeprefix(folder)
-
-
 class _Edits:
     """Changes to the recipe of a failure, in words."""
 
@@ -189,7 +183,7 @@ class _Edits:
             yield from self._wheels(["the Python package that it needs"])
 
     def _where(self, *path: str | int) -> str:
-        return _shown(where_in(self._target, path))
+        return from_here(where_in(self._target, path))
 
     def _options(self) -> tuple[str, Mapping[str, Any]]:
         """The failed block's name, and the options that it declares; nothing outside of a bundled block."""

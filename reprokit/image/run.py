@@ -195,7 +195,7 @@ class BuilderRun:
         self.log.line(message)
         subject = Subject(self.target, end.block)
         causes = causes_of(self._output, self._facts(message), subject)
-        error = build_error(self.target, end, message, causes, self.gateway)
+        error = build_error(self.target, end, message, causes, self.gateway, self._output.content())
         hints = [error.hint, f"{'log, without all output' if self.log.cut else 'complete log'}: {self.log.path}"]
         if self.options.keep_failed:
             self._record_steps()

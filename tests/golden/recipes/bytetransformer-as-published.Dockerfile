@@ -232,6 +232,7 @@ RUN set -eu; \
         -DDataType=FP16 \
         -DBUILD_THS=ON; \
     ninja -C build; \
+    test -e build/lib || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/lib built "$(test -e build/lib && echo built)"; cp -a --parents build/lib /product/opt/bytetransformer; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

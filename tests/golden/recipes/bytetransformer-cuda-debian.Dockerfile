@@ -264,9 +264,13 @@ RUN set -eu; \
         -DCUDNN_INCLUDE_PATH=/usr/local/include \
         -DCUDNN_LIBRARY_PATH=/usr/local/lib/libcudnn.so; \
     ninja -C build; \
+    test -e build/lib/libbytetransformer.so || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/lib/libbytetransformer.so built "$(test -e build/lib/libbytetransformer.so && echo built)"; cp -a --parents build/lib/libbytetransformer.so /product/opt/bytetransformer; \
+    test -e build/lib/libths_bytetransformer.so || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/lib/libths_bytetransformer.so built "$(test -e build/lib/libths_bytetransformer.so && echo built)"; cp -a --parents build/lib/libths_bytetransformer.so /product/opt/bytetransformer; \
+    test -e build/bin/bert_transformer_test || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bin/bert_transformer_test built "$(test -e build/bin/bert_transformer_test && echo built)"; cp -a --parents build/bin/bert_transformer_test /product/opt/bytetransformer; \
+    test -e build/bert_transformer_test.py || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bert_transformer_test.py built "$(test -e build/bert_transformer_test.py && echo built)"; cp -a --parents build/bert_transformer_test.py /product/opt/bytetransformer; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

@@ -204,6 +204,7 @@ RUN set -eu; \
         -DBUILD_TRT=ON \
         -DENABLE_FP8=OFF; \
     ninja -C build; \
+    test -e build/lib/libth_transformer.so || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/lib/libth_transformer.so built "$(test -e build/lib/libth_transformer.so && echo built)"; cp -a --parents build/lib/libth_transformer.so /product/opt/fastertransformer; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

@@ -239,7 +239,9 @@ RUN set -eu; \
         -DBUILD_CUTLASS_MOE=OFF \
         '-DCMAKE_CUDA_FLAGS=-include stdio.h'; \
     ninja -C build bert_gemm bert_example; \
+    test -e build/bin/bert_gemm || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bin/bert_gemm built "$(test -e build/bin/bert_gemm && echo built)"; cp -a --parents build/bin/bert_gemm /product/opt/fastertransformer; \
+    test -e build/bin/bert_example || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bin/bert_example built "$(test -e build/bin/bert_example && echo built)"; cp -a --parents build/bin/bert_example /product/opt/fastertransformer; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

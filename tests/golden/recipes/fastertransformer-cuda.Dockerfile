@@ -259,9 +259,13 @@ RUN set -eu; \
         -DBUILD_CUTLASS_MIXED_GEMM=OFF \
         -DBUILD_MULTI_GPU=OFF; \
     ninja -C build th_transformer transformer-shared bert_gemm bert_example; \
+    test -e build/lib/libth_transformer.so || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/lib/libth_transformer.so built "$(test -e build/lib/libth_transformer.so && echo built)"; cp -a --parents build/lib/libth_transformer.so /product/opt/fastertransformer; \
+    test -e build/lib/libtransformer-shared.so || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/lib/libtransformer-shared.so built "$(test -e build/lib/libtransformer-shared.so && echo built)"; cp -a --parents build/lib/libtransformer-shared.so /product/opt/fastertransformer; \
+    test -e build/bin/bert_gemm || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bin/bert_gemm built "$(test -e build/bin/bert_gemm && echo built)"; cp -a --parents build/bin/bert_gemm /product/opt/fastertransformer; \
+    test -e build/bin/bert_example || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bin/bert_example built "$(test -e build/bin/bert_example && echo built)"; cp -a --parents build/bin/bert_example /product/opt/fastertransformer; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

@@ -152,7 +152,9 @@ RUN set -eu; \
         -DOPENMP=ON \
         -DGIT_SUBMODULE=OFF; \
     ninja -C build; \
+    test -e build/bin || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bin built "$(test -e build/bin && echo built)"; cp -a --parents build/bin /product/opt/taco; \
+    test -e build/lib || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/lib built "$(test -e build/lib && echo built)"; cp -a --parents build/lib /product/opt/taco; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

@@ -259,7 +259,9 @@ RUN set -eu; \
         -DMKLROOT=/usr/local \
         -DPYTHON_EXECUTABLE=/opt/venv/bin/python3; \
     ninja -C build; \
+    test -e build/turbo_transformers/core/tt_core_test || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/turbo_transformers/core/tt_core_test built "$(test -e build/turbo_transformers/core/tt_core_test && echo built)"; cp -a --parents build/turbo_transformers/core/tt_core_test /product/opt/turbotransformers; \
+    test -e build/turbo_transformers/layers/kernels/tt_kernels_test || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/turbo_transformers/layers/kernels/tt_kernels_test built "$(test -e build/turbo_transformers/layers/kernels/tt_kernels_test && echo built)"; cp -a --parents build/turbo_transformers/layers/kernels/tt_kernels_test /product/opt/turbotransformers; \
     packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \
     python3 -m pip install --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check --target "/product$packages" build/turbo_transformers/python/pypackage/dist/turbo_transformers-0.6.0-cp39-cp39-linux_x86_64.whl; \
