@@ -48,10 +48,14 @@ def _commit() -> str:
     return built_from.read_text(encoding="utf-8").strip() if built_from.exists() else ""
 
 
+def _program() -> str:
+    commit = _commit()
+    return f"reprokit {__version__}{f' ({commit})' if commit else ''}"
+
+
 def _version(requested: bool) -> None:
     if requested:
-        commit = _commit()
-        echo(f"reprokit {__version__}{f' ({commit})' if commit else ''}")
+        echo(_program())
         raise typer.Exit
 
 
@@ -160,7 +164,9 @@ def _keep(error: ReprokitError) -> None:
 def _unexpected(error: Exception) -> int:
     """Report an unexpected error; returns the exit code. A full disk and a folder that is closed can occur anywhere."""
     from reprokit import paths
+    from reprokit.doctor import bug_log
     from reprokit.host.disk import is_full
+    from reprokit.redact import redact
 
     if isinstance(error, OSError) and is_full(error):
         _report(
@@ -174,10 +180,10 @@ def _unexpected(error: Exception) -> int:
             "hint: set REPROKIT_HOME to a folder that you can write",
         )
         return EngineError.exit_code
-    _report(
-        f"error: {type(error).__name__}: {error} (a bug in reprokit)",
-        "hint: repeat it as `reprokit --debug ...` and report the output",
-    )
+    hint = "repeat it as `reprokit --debug ...` and report the output"
+    with contextlib.suppress(OSError, ReprokitError):
+        hint = f"report it with the log {bug_log.write(error, _program())}; read that before you send it"
+    _report(f"error: {type(error).__name__}: {redact(str(error))} (a bug in reprokit)", f"hint: {hint}")
     return 1
 
 

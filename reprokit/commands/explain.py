@@ -18,7 +18,7 @@ from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.explain.last import Failure
+    from reprokit.explain.last import LastFailure
     from reprokit.explain.model import Cause, Explanation
     from reprokit.explain.remedy import Subject
 
@@ -74,7 +74,7 @@ def _explain_last(json: bool) -> None:
         _print(found, _subject(failure))
 
 
-def _subject(failure: Failure) -> Subject | None:
+def _subject(failure: LastFailure) -> Subject | None:
     """The recipe that failed, unless it was removed or has other variants meanwhile."""
     from reprokit.errors import ReprokitError
     from reprokit.explain.remedy import Subject

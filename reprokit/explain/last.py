@@ -36,7 +36,7 @@ _WHAT_FAILED = b"reprokit: failure of "
 
 
 @dataclass(frozen=True)
-class Failure:
+class LastFailure:
     """What failed and when: the verb, the recipe's file and variant and the block, each empty if there was none.
 
     `error` is true if the log is nothing but the text of an error.
@@ -86,13 +86,13 @@ def log_path() -> Path:
     return paths.state() / "failures" / "last.log"
 
 
-def read_log() -> tuple[bytes, Failure]:
+def read_log() -> tuple[bytes, LastFailure]:
     """The kept log, and what failed. Raises FileNotFoundError if no failure is kept."""
     kept = log_path().read_bytes()
     log, mark, line = kept.rpartition(_WHAT_FAILED)
     if not mark:  # the user changed the file
-        return kept, Failure()
-    return log, Failure(**json.loads(line))
+        return kept, LastFailure()
+    return log, LastFailure(**json.loads(line))
 
 
 def keep(
@@ -160,7 +160,12 @@ def keep_error(error: ReprokitError, subject: Subject | None = None) -> None:
     if not error.causes:
         where, hint = f" ({error.where})" if error.where else "", [f"hint: {error.hint}"] if error.hint else []
         lines = [f"error: {error.message}{where}", *hint, *error.explanation]
-        _write(_text(map(redact, lines)), subject, error=True)
+        keep_text(redact("\n".join(lines)), subject)
+
+
+def keep_text(text: str, subject: Subject | None = None) -> None:
+    """Keep the text of an error, which says itself what is wrong, as the log of the last failure."""
+    _write(text.encode("utf-8", "replace"), subject, error=True)
 
 
 def _text(lines: Iterable[str]) -> bytes:
@@ -170,7 +175,7 @@ def _text(lines: Iterable[str]) -> bytes:
 def _write(log: bytes, subject: Subject | None, error: bool = False) -> None:
     """Write the last failure. Never raises, as the failure itself must reach the user."""
     target = subject.target if subject else None
-    failure = Failure(
+    failure = LastFailure(
         verb=VERB.get(),
         recipe=str(target.path) if target else "",
         variant=target.variant_name if target else "",

@@ -22,7 +22,7 @@ from reprokit.recipe.find import Target, where_in
 
 _PREFIX = "/variants/*/"
 # Remedies for the machine that the engine runs on, which no recipe changes.
-_OF_HOST = re.compile(
+OF_HOST = re.compile(
     r"\bsudo\b|systemctl|journalctl|daemon\.json|dockerd|podman|apptainer|singularity|enroot|nvidia-ctk|slurm|\.docker/"
     r"|docker (?:info|login|ps|images|pull|compose|buildx|context|network|volume)"
 )
@@ -61,7 +61,7 @@ class Subject:
 def remedy(cause: Cause, subject: Subject | None = None) -> list[str]:
     """The steps of a cause's remedy; for a recipe, what to change in which line of it."""
     written = cause.remedy.strip().splitlines()
-    if subject is None or _OF_HOST.search(cause.remedy):
+    if subject is None or OF_HOST.search(cause.remedy):
         return written
     clauses = [clause for line in written for clause in _clauses(line)]
     general = [clause for clause in clauses if not any(each.search(clause) for each in _BY_HAND)]

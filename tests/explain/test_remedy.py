@@ -10,7 +10,7 @@ import pytest
 from reprokit.explain.judge import explain
 from reprokit.explain.load import bundled
 from reprokit.explain.model import Cause, filled
-from reprokit.explain.remedy import _OF_HOST, Subject, remedy
+from reprokit.explain.remedy import OF_HOST, Subject, remedy
 from reprokit.recipe.find import target
 
 RECIPE = """\
@@ -96,7 +96,7 @@ def test_no_bundled_remedy_for_a_recipe_is_one_for_a_hand_made_machine(failed) -
         changes = [{"op": c.op, "path": c.path, "value": c.value} for c in rule.change if "{" not in str(c.value)]
         steps = remedy(Cause(rule.id, 1, "", "", text, changes, 0.9, []), subject)
         assert steps and all(steps), rule.id
-        if not _OF_HOST.search(text):
+        if not OF_HOST.search(text):
             checked += bool(HAND_MADE.search(text))
             assert not HAND_MADE.search("\n".join(steps)), rule.id
     assert checked > 150
