@@ -19,6 +19,8 @@ from reprokit.errors import EngineError, ReprokitError
 from reprokit.untrusted.text import document, echo, escaped
 from reprokit.verbs import CONTINUED, VerbGroup
 
+# Verbs whose own failures do not replace the one that `explain --last` shows.
+_NEVER_KEPT = ("completion", "explain", "help")
 # The environment of a completion script, which asks for the words that may follow.
 _COMPLETES = "_REPROKIT_COMPLETE" in os.environ
 app = typer.Typer(
@@ -46,10 +48,14 @@ def _commit() -> str:
     return built_from.read_text(encoding="utf-8").strip() if built_from.exists() else ""
 
 
+def _program() -> str:
+    commit = _commit()
+    return f"reprokit {__version__}{f' ({commit})' if commit else ''}"
+
+
 def _version(requested: bool) -> None:
     if requested:
-        commit = _commit()
-        echo(f"reprokit {__version__}{f' ({commit})' if commit else ''}")
+        echo(_program())
         raise typer.Exit
 
 
@@ -69,7 +75,9 @@ def _root(
     if no_pager:
         os.environ["PAGER"] = "cat"
     from reprokit import paths
+    from reprokit.explain import last
 
+    last.VERB.set("" if context.invoked_subcommand in _NEVER_KEPT else context.invoked_subcommand)
     paths.move_user_data(lambda line: echo(line, err=True))
 
 
@@ -127,6 +135,7 @@ def _run() -> int:
     except typer.Exit as end:
         return end.exit_code
     except ReprokitError as error:
+        _keep(error)
         _debug_raise()
         where = f" ({escaped(error.where)})" if error.where else ""
         _report(f"error: {error.message}{where}", f"hint: {error.hint}" if error.hint else "", *error.explanation)
@@ -151,10 +160,20 @@ def _run() -> int:
         return _unexpected(error)
 
 
+def _keep(error: ReprokitError) -> None:
+    """Keep the error for `explain --last`, if a verb runs and has not kept more than the error's text."""
+    from reprokit.explain import last
+
+    if last.VERB.get():
+        last.keep_error(error)
+
+
 def _unexpected(error: Exception) -> int:
     """Report an unexpected error; returns the exit code. A full disk and a folder that is closed can occur anywhere."""
     from reprokit import paths
+    from reprokit.doctor import bug_log
     from reprokit.host.disk import STORE_HINT, is_full
+    from reprokit.redact import redact
 
     if isinstance(error, OSError) and is_full(error):
         _report(
@@ -168,10 +187,10 @@ def _unexpected(error: Exception) -> int:
             "hint: set REPROKIT_HOME to a folder that you can write",
         )
         return EngineError.exit_code
-    _report(
-        f"error: {type(error).__name__}: {error} (a bug in reprokit)",
-        "hint: repeat it as `reprokit --debug ...` and report the output",
-    )
+    hint = "repeat it as `reprokit --debug ...` and report the output"
+    with contextlib.suppress(OSError, ReprokitError):
+        hint = f"report it with the log {bug_log.write(error, _program())}; read that before you send it"
+    _report(f"error: {type(error).__name__}: {redact(str(error))} (a bug in reprokit)", f"hint: {hint}")
     return 1
 
 

@@ -34,6 +34,11 @@ def expanded(text: str) -> Path:
         raise UsageError(f"there is no home folder {text.partition('/')[0]}", text, "write the whole path") from None
 
 
+def from_here(place: str) -> str:
+    """An absolute path, perhaps with `:LINE`, as one from the current folder if it is below that."""
+    return place.removeprefix(f"{Path.cwd()}/")
+
+
 def home() -> Path:
     """`$REPROKIT_HOME`, else the user's cache folder: the store, and files that can be made again.
 

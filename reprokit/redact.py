@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 # Shorter values, such as 1 or true, may be part of any number.
 SHORTEST_SECRET = 6
 _LONGEST_LINE = 1 << 20
+_SECRET_NAME = re.compile(r"token|secret|passw|credential|auth|_key$|_pw$|apikey", re.IGNORECASE)
 # RFC 3986 allows an apostrophe in a password.
 _USERINFO = re.compile(r"(?<=://)[^/?#\s\"]+@")
 
@@ -15,6 +16,11 @@ _USERINFO = re.compile(r"(?<=://)[^/?#\s\"]+@")
 def redact(text: str) -> str:
     """`text` with `user:password@` taken out of every address."""
     return _USERINFO.sub("", text)
+
+
+def environment_secrets(environment: Mapping[str, str]) -> list[str]:
+    """The values of variables whose names look like those of secrets, such as GITHUB_TOKEN."""
+    return [value for name, value in environment.items() if _SECRET_NAME.search(name)]
 
 
 def secret_parts(value: str) -> set[str]:

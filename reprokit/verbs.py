@@ -77,6 +77,8 @@ GROUPS = {
         "completion": "Print a script that completes verbs, options, recipes, variants, containers and nodes.",
     },
 }
+# What users of other programs type, and what does it here.
+OTHER_NAMES = {"init": "new", "search": "list", "status": "ps", "version": "--version"}
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 
 # Repeated after an interruption, they do again only what was not finished.
@@ -100,6 +102,8 @@ class VerbGroup(TyperGroup):
             return None, None, []
         from reprokit.recipe.spelling import nearest
 
+        if verb in OTHER_NAMES:
+            raise UsageError(f"unknown verb {verb!r}", hint=f"`reprokit {OTHER_NAMES[verb]}` does that")
         raise UsageError(f"unknown verb {verb!r}{nearest(verb, VERBS)}", hint="see `reprokit --help`")
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

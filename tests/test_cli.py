@@ -14,9 +14,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from reprokit import cli
+from reprokit import __version__, cli
 from reprokit.errors import WorkFailed
-from reprokit.verbs import VERBS
+from reprokit.explain.last import read_log
+from reprokit.recipe import schema
+from reprokit.verbs import OTHER_NAMES, VERBS
 from tests.support.paths import ROOT
 from tests.support.processes import send_when_asleep
 
@@ -50,6 +52,36 @@ def test_a_misspelt_verb_names_the_right_one():
     assert done.returncode == 2
     assert done.stderr == "error: unknown verb 'biuld'; did you mean build?\nhint: see `reprokit --help`\n"
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("verb", "right"), OTHER_NAMES.items())
+def test_verbs_of_other_programs_lead_to_ours(monkeypatch, capsys, verb: str, right: str):
+    monkeypatch.setattr(sys, "argv", ["reprokit", verb])
+    assert cli._run() == 2
+    assert f"hint: `reprokit {right}` does that" in capsys.readouterr().err
+    assert right in (*VERBS, "--version")
+
+
+def test_a_bug_leaves_a_log_without_secrets(monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
+    monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
+    monkeypatch.setattr(sys, "argv", ["reprokit", "schema"])
+
+    def fail() -> None:
+        raise ZeroDivisionError("at https://me:pw@host.example/x with hunter2hunter2")
+
+    monkeypatch.setattr(schema, "schema", fail)
+    assert cli._run() == 1
+    shown = capsys.readouterr().err
+    (log,) = tmp_path.glob("state/failures/bug-*.log")
+    assert f"hint: report it with the log {log};" in shown
+    text = log.read_text()
+    assert all(
+        part in text for part in (f"reprokit {__version__}", "verb schema", "engine: no Docker Engine", "in fail")
+    )
+    assert "hunter2" not in text and "me:pw" not in text
+    assert "ZeroDivisionError" in read_log()[0].decode()
 
 
 def test_an_error_ends_with_its_explanation(monkeypatch, capsys):

@@ -18,7 +18,8 @@ from reprokit.bench.inputs import locked_sums, prepare
 from reprokit.bench.parse import Measurement, Parsed, different, parse, threads_of
 from reprokit.container.execute import Completed
 from reprokit.errors import Absent, UsageError, WorkFailed
-from reprokit.explain.last import keep
+from reprokit.explain.last import explain_by
+from reprokit.explain.remedy import Subject
 from reprokit.recipe.claim import unit_factor
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
@@ -148,7 +149,7 @@ class Bench:
         samples, count, checked = Counter[tuple[int, str]](), 0, 0
         for _ in range(rounds.repeat or benchmark.repeat):
             done, seen = run()
-            found = _parsed(benchmark, done, where)
+            found = _parsed(self.target, benchmark, done, where)
             runs.append(found.measurements)
             checked = found.checked
             environment, clocks = without_clocks(found.environment)
@@ -245,7 +246,7 @@ class Bench:
             )
             if done.timed_out:
                 failed = WorkFailed(f"the benchmark did not end in {timeout} s", where, "give it longer with --timeout")
-            failed.explanation = keep(f"{done.stdout}\n{done.stderr}", done.facts)
+            explain_by(failed, f"{done.stdout}\n{done.stderr}", done.facts, Subject(self.target))
             raise failed
         errors, samples = samples_of(done.stderr)
         return replace(done, stderr=errors), samples
@@ -256,13 +257,13 @@ def assignments(combination: Mapping[str, Any]) -> list[str]:
     return [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in combination.items()]
 
 
-def _parsed(benchmark: Benchmark, done: Completed, where: str) -> Parsed:
+def _parsed(target: Target, benchmark: Benchmark, done: Completed, where: str) -> Parsed:
     try:
         return parse(benchmark.parse, done.stdout)
     except WorkFailed as error:
         error.where = error.where or where
         silent = [] if f"{done.stdout}{done.stderr}".strip() else [_SILENT]
-        error.explanation = keep(f"{done.stdout}\n{done.stderr}", silent)
+        explain_by(error, f"{done.stdout}\n{done.stderr}", silent, Subject(target))
         raise
 
 

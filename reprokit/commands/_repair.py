@@ -112,7 +112,7 @@ def _tried(target: Target, execute: Execute) -> Iterator[Failure]:
             continue
         notify(f"{target.label}: {title(command)}")
         try:
-            judge(command, execute(["bash", "-c", command.command], workdir=target.variant.workdir))
+            judge(target, command, execute(["bash", "-c", command.command], workdir=target.variant.workdir))
         except CommandFailed as error:
             yield _failure(title(command), error)
 

@@ -24,7 +24,12 @@ def diff(
     Compares images of the same name, or the only image of each. Exit code 1 where they differ.
     """
     from reprokit.bundle.read import opened
+    from reprokit.errors import UsageError
 
+    for file in (before, after):
+        if file.suffix == ".yaml":
+            hint = f"`reprokit export` writes bundles; `diff -u {before} {after}` compares the text of these"
+            raise UsageError("diff compares bundles, and this is a recipe or a lock", str(file), hint)
     with opened(before) as one, opened(after) as other:
         found = [_of(name, one, other, left, right) for name, left, right in _pairs(one, other)]
     if as_json:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import stat
 import sys
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
 
@@ -16,7 +18,9 @@ from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
+    from reprokit.explain.last import LastFailure
     from reprokit.explain.model import Cause, Explanation
+    from reprokit.explain.remedy import Subject
 
 
 def explain(
@@ -25,7 +29,7 @@ def explain(
         typer.Argument(metavar="[FILE|-]", help="The log; - is standard input.", autocompletion=completion.files),
     ] = None,
     last: bool = typer.Option(
-        False, "--last", help="The log of the last build, run, smoke, bench, lock or load that failed."
+        False, "--last", help="The log of the last verb that failed; its remedies name lines of the recipe."
     ),
     json: options.Json = False,
 ) -> None:
@@ -37,22 +41,49 @@ def explain(
         raise UsageError(
             "name one log: FILE, - or --last", hint="`reprokit explain --last` reads that of the last failure"
         )
-    with _opened(file or _last()) as log:
-        # A kept log is that of a failure.
-        found = explained(log, failed=True if last else None)
+    if file is None:
+        _explain_last(json)
+        return
+    with _opened(file) as log:
+        found = explained(log)
     if json:
         dump(found.as_json())
     else:
-        _print(found)
+        _print(found, None)
 
 
-def _last() -> Path:
+def _explain_last(json: bool) -> None:
     from reprokit.errors import UsageError
-    from reprokit.explain.last import log_path
+    from reprokit.explain.judge import explain as explained
+    from reprokit.explain.last import log_path, read_log
 
-    if not log_path().exists():
-        raise UsageError("no failure is kept", str(log_path()), "name a log: `reprokit explain FILE`")
-    return log_path()
+    try:
+        log, failure = read_log()
+    except FileNotFoundError:
+        raise UsageError("no failure is kept", str(log_path()), "name a log: `reprokit explain FILE`") from None
+    found = explained(io.BytesIO(log), failed=True)
+    if json:
+        dump({"failure": asdict(failure), **found.as_json()})
+        return
+    if failure.time:
+        echo(str(failure))
+    if failure.error:
+        for line in log.decode("utf-8", "replace").splitlines():
+            echo(line)
+    else:
+        _print(found, _subject(failure))
+
+
+def _subject(failure: LastFailure) -> Subject | None:
+    """The recipe that failed, unless it was removed or has other variants meanwhile."""
+    from reprokit.errors import ReprokitError
+    from reprokit.explain.remedy import Subject
+    from reprokit.recipe.find import target
+
+    try:
+        return Subject(target(f"{failure.recipe}:{failure.variant}"), failure.block) if failure.recipe else None
+    except ReprokitError:
+        return None
 
 
 def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
@@ -70,28 +101,28 @@ def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
     return opened
 
 
-def _print(found: Explanation) -> None:
+def _print(found: Explanation, subject: Subject | None) -> None:
     if found.success:
         echo("no failure found in this log")
     for number, cause in enumerate(found.causes):
         if number == 1:
             echo()
             echo("also possible:")
-        (_print_first if number == 0 else _print_other)(cause)
+        if number == 0:
+            _print_first(cause, subject)
+        else:
+            echo(f"  line {cause.line}: {cause.cause} ({cause.rule}, confidence {cause.confidence:.0%})")
 
 
-def _print_first(cause: Cause) -> None:
+def _print_first(cause: Cause, subject: Subject | None) -> None:
+    from reprokit.explain.remedy import change_in_words, remedy
+
     echo(f"line {cause.line}: {cause.cause}")
     echo(f"  rule {cause.rule}, confidence {cause.confidence:.0%}")
     width = len(str(cause.context[-1][0])) if cause.context else 1
     for number, text in cause.context:
         echo(f"  {'>' if number == cause.line else ' '} {number:{width}} | {text}")
-    for step in cause.remedy.strip().splitlines():
+    for step in remedy(cause, subject):
         echo(f"  remedy: {step}")
-    for change in cause.recipe_change:
-        value = f" {change['value']}" if change["value"] is not None else ""
-        echo(f"  recipe: {change['op']} {change['path']}{value}")
-
-
-def _print_other(cause: Cause) -> None:
-    echo(f"  line {cause.line}: {cause.cause} ({cause.rule}, confidence {cause.confidence:.0%})")
+    for change in () if subject else cause.recipe_change:
+        echo(f"  in a recipe: {change_in_words(change)}")

@@ -48,7 +48,7 @@ def lock(
     if check:
         _check(targets, bool(names), as_json)
         return
-    with explained(), StepDisplay(sys.stderr) as shown:
+    with explained(targets[0] if len(targets) == 1 else None), StepDisplay(sys.stderr) as shown:
         _lock(targets, update or [], data, as_of, as_json, shown.notify)
 
 
@@ -83,6 +83,7 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
     """Lock each variant and write it at once, even if others fail."""
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
+    from reprokit.explain.last import explained
     from reprokit.image.lock.read import recipe_lock
     from reprokit.image.lock.resolve import data_of, lock_variant, merged_data, update_of
     from reprokit.supply.lock.file import changing, check_writable, lock_path, write
@@ -127,9 +128,10 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
             }
         )
     if failed:
-        _, first = failed[0]
+        target, first = failed[0]
         first.message = f"{len(failed)} of {len(targets)} variants could not be locked; the first: {first.message}"
-        raise first
+        with explained(target):
+            raise first
 
 
 def _time_of(as_of: str, target: Target, mirrors: Mirrors, notify: Notify) -> str:

@@ -42,7 +42,7 @@ def run(
     mounts, ports = options.mounts(volume, on), tuple(publish)
     chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network, stale=stale)
     recipe, requested = target(name), options.container_command(command, env, env_file, user, tty)
-    with options.engine_on(on) as engine, explained():
+    with options.engine_on(on) as engine, explained(recipe):
         host = KnownHost(engine.host.memory_bytes(), None)
         host_errors_of(recipe, host, False, notify, "`reprokit shell` opens the container anyway")
         raise typer.Exit(in_recipe(engine, recipe, requested, chosen, notify))

@@ -88,14 +88,14 @@ def sweep(
     elif plan.jobs:
         echo(f"{result.recorded} of {counted(len(plan.jobs), 'job')} recorded, {len(result.failed)} failed")
     if result.failed:
-        from reprokit.explain.last import keep
+        from reprokit.explain.last import explain_by
 
         first = result.failed[0]
         message = f"{len(result.failed)} of {counted(len(plan.jobs), 'job')} failed, the first: {first.job.title}"
         hint = "the same command tries only these again"
         error = WorkFailed(f"{message}: {first.reasons[-1]}", str(file), hint)
         if first.log:
-            error.explanation = keep(first.log)
+            explain_by(error, first.log)
             error.hint = f"`reprokit explain --last` reads the log of the container runtime; {hint}"
         raise error
 

@@ -33,7 +33,7 @@ def in_recipe(engine: Engine, target: Target, command: Command, options: RunOpti
     """Run a command in a recipe's container, made or started if need be; returns its exit code."""
     root = command.user is not None and is_root(command.user)
     container = ensure_running(engine, target, replace(options, root=root), notify)
-    return in_container(engine, container, command, notify)
+    return in_container(engine, container, command, notify, target)
 
 
 def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions, notify: Notify) -> int:
@@ -56,7 +56,7 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
         return in_container(engine, name, replace(command, user="0:0", log_as=None), notify)
 
 
-def in_container(engine: Engine, container: str, command: Command, notify: Notify) -> int:
+def in_container(engine: Engine, container: str, command: Command, notify: Notify, target: Target | None = None) -> int:
     """Run a command in a running container; returns its exit code.
 
     The command also gets the caller's proxies. A terminal is only used where the caller is at one.
@@ -79,7 +79,7 @@ def in_container(engine: Engine, container: str, command: Command, notify: Notif
         notify(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
     user = numeric_user(engine, container, described, command.user) if command.user else None
     command = replace(command, env=proxies.variables | dict(command.env), user=user, tty=tty)
-    return interact(engine, container, command, notify)
+    return interact(engine, container, command, notify, target)
 
 
 @dataclass

@@ -20,6 +20,8 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.explain.last import OutputRecording, keep
+from reprokit.explain.remedy import Subject
+from reprokit.recipe.find import Target
 from reprokit.redact import masking
 from reprokit.untrusted.text import Output
 
@@ -35,11 +37,12 @@ def at_terminal() -> bool:
         return False
 
 
-def interact(engine: Engine, container: str, command: Command, notify: Notify) -> int:
+def interact(engine: Engine, container: str, command: Command, notify: Notify, target: Target | None = None) -> int:
     """Run a command on this process's standard input, output and error; returns its exit code.
 
     With `tty`, for callers that are `at_terminal`, the command gets a terminal of the same size, and Ctrl-C. Else an
-    interrupt ends it, and no control character of its output reaches a terminal. Raises EngineError, and WorkFailed
+    interrupt ends it, and no control character of its output reaches a terminal. A remedy for a failure names the lines
+    of `target`, the recipe of the container. Raises EngineError, and WorkFailed
     with the shell's exit code, 126 or 127, where the command could not be started.
     """
     command = replace(command, stdin=0 if at_terminal() or not _is_terminal(0) else None)
@@ -71,7 +74,8 @@ def interact(engine: Engine, container: str, command: Command, notify: Notify) -
     if code and not command.tty:
         mask = masking(command.hidden)
         output = mask(recording.content().decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        for line in keep(output, [mask(fact) for fact in facts]):
+        subject = Subject(target) if target else None
+        for line in keep(output, [mask(fact) for fact in facts], subject):
             notify(line)
     return code
 

@@ -14,10 +14,9 @@ from reprokit.compat.model import Finding
 from reprokit.config import Configuration
 from reprokit.doctor.examined import Examined, NotAsked, texts
 from reprokit.doctor.shell import Reported
-from reprokit.redact import redact
+from reprokit.redact import environment_secrets, redact
 from reprokit.untrusted.text import escaped
 
-_SECRET = re.compile(r"token|secret|passw|credential|auth|_key$|_pw$|apikey", re.IGNORECASE)
 _LEAST_SECRET = 6  # characters
 _URL_HOST = re.compile(r"(?<=://)(?!localhost\b|127\.|\[::1\])[^/\s:?#'\"`)]+")
 _QUERY = re.compile(r"(?<=[^\s])\?[^\s'\"`)]+=[^\s'\"`)]*")
@@ -65,8 +64,7 @@ def scrubber(host: Examined, configuration: Configuration) -> Scrubber:
         others += texts(settings.get("Mirrors")) if isinstance(settings, dict) else []
     hosts = [*own, *(name.partition(".")[0] for name in own if not name[:1].isdigit()), *map(_host_of, others)]
     users = [*_all(asked, "user"), *(node.user for node in nodes), user]
-    secrets = [value for name, value in os.environ.items() if _SECRET.search(name)]
-    return Scrubber(users, hosts, _all(asked, "home"), secrets)
+    return Scrubber(users, hosts, _all(asked, "home"), environment_secrets(os.environ))
 
 
 def report(findings: Sequence[Finding], where: str, scrub: Scrubber | None) -> str:

@@ -94,7 +94,9 @@ def no_engine(error: Exception) -> EngineError:
     if "SSHHTTPAdapter" in cause:
         cause = "ssh needs the Python package paramiko, which is not installed"
     if host.startswith("unix://"):
-        hint = f"start it with `{start_command(host)}`; in a checkout `make demo` installs and starts one"
+        own = "the socket is from $DOCKER_HOST, `unset DOCKER_HOST` takes the default one"
+        other = own if os.environ.get("DOCKER_HOST") else "in a checkout `make demo` installs and starts one"
+        hint = f"start it with `{start_command(host)}`; {other}"
     else:
         hint = f"the address is from {address_source()}: correct it; for another machine, use --on NODE without it"
     return EngineError(f"no Docker Engine answers: {cause}", host, hint)

@@ -1,27 +1,59 @@
-"""The last failure: its log, kept in the state folder, and its cause in two or three lines."""
+"""The last failure: its log with what failed, kept in the state folder, and its cause in two or three lines."""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprokit import paths
 from reprokit.errors import ReprokitError, UsageError
+from reprokit.redact import redact
 
 if TYPE_CHECKING:
     from reprokit.explain.model import Cause
+    from reprokit.explain.remedy import Subject
+    from reprokit.recipe.find import Target
 
 # Half of a kept log is its beginning, where the first cause is, half its end.
 HALF = 4 << 20
 # How a fact about an exit code begins.
 EXIT_CODE = "reprokit: exit code "
 _SHOWN = 400
+# The verb that runs, without its arguments, which may hold secrets.
+VERB: ContextVar[str] = ContextVar("verb", default="")
+# The last line of a kept log says what failed.
+_WHAT_FAILED = b"reprokit: failure of "
+
+
+@dataclass(frozen=True)
+class LastFailure:
+    """What failed and when: the verb, the recipe's file and variant and the block, each empty if there was none.
+
+    `error` is true if the log is nothing but the text of an error.
+    """
+
+    verb: str = ""
+    recipe: str = ""
+    variant: str = ""
+    block: str = ""
+    time: str = ""
+    error: bool = False
+
+    def __str__(self) -> str:
+        name = f"{Path(self.recipe).stem}:{self.variant}" if self.recipe else ""
+        command = f"`{' '.join(filter(None, ('reprokit', self.verb, name)))}`"
+        where = f" ({self.recipe})" if self.recipe else ""
+        return f"{command} failed on {self.time.replace('T', ' ')}{where}"
 
 
 class OutputRecording:
@@ -54,16 +86,29 @@ def log_path() -> Path:
     return paths.state() / "failures" / "last.log"
 
 
-def keep(output: OutputRecording | bytes | str, facts: Sequence[str] = ()) -> tuple[str, ...]:
+def read_log() -> tuple[bytes, LastFailure]:
+    """The kept log, and what failed. Raises FileNotFoundError if no failure is kept."""
+    kept = log_path().read_bytes()
+    log, mark, line = kept.rpartition(_WHAT_FAILED)
+    if not mark:  # the user changed the file
+        return kept, LastFailure()
+    return log, LastFailure(**json.loads(line))
+
+
+def keep(
+    output: OutputRecording | bytes | str, facts: Sequence[str] = (), subject: Subject | None = None
+) -> tuple[str, ...]:
     """Keep a failure's log for `reprokit explain --last`; return its cause and remedy as lines to show.
 
     `facts`: evidence that is not in the output, such as an out-of-memory kill. Without a known cause there are no
     lines. Never raises: the failure itself must reach the user.
     """
-    return shown(causes_of(output, facts))
+    return shown(causes_of(output, facts, subject), subject)
 
 
-def causes_of(output: OutputRecording | bytes | str, facts: Sequence[str] = ()) -> list[Cause]:
+def causes_of(
+    output: OutputRecording | bytes | str, facts: Sequence[str] = (), subject: Subject | None = None
+) -> list[Cause]:
     """As `keep`, but the causes themselves, the likeliest first."""
     if isinstance(output, str):
         output = output.encode("utf-8", "replace")
@@ -75,8 +120,7 @@ def causes_of(output: OutputRecording | bytes | str, facts: Sequence[str] = ()) 
         log += (b"" if not log or log.endswith(b"\n") else b"\n") + _text(ends)
     if not log.strip():
         return []
-    with contextlib.suppress(OSError, ReprokitError):
-        _write(log)
+    _write(log, subject)
     from reprokit.explain.judge import explain
 
     try:
@@ -85,38 +129,79 @@ def causes_of(output: OutputRecording | bytes | str, facts: Sequence[str] = ()) 
         return []
 
 
-def shown(causes: Sequence[Cause]) -> tuple[str, ...]:
-    """Lines about the likeliest cause; none where no rule knows it."""
+def shown(causes: Sequence[Cause], subject: Subject | None = None) -> tuple[str, ...]:
+    """Lines about the likeliest cause, with the changes to the recipe that failed; none if no rule knows it."""
     from reprokit.explain.model import CONFIDENCE
+    from reprokit.explain.remedy import remedy
 
     if not causes or causes[0].confidence < CONFIDENCE["general"]:
         return ()
     cause = causes[0]
     return (
         f"cause: {cause.cause[:_SHOWN]}",
-        f"remedy: {'; '.join(cause.remedy.splitlines())[:_SHOWN]}",
+        f"remedy: {'; '.join(remedy(cause, subject))[:_SHOWN]}",
         f"`reprokit explain --last` shows line {cause.line} of the log, its neighbours and other possible causes",
     )
+
+
+def explain_by(
+    error: ReprokitError,
+    output: OutputRecording | bytes | str,
+    facts: Sequence[str] = (),
+    subject: Subject | None = None,
+) -> None:
+    """Keep the output of what failed, and explain the error by it."""
+    error.causes = tuple(causes_of(output, facts, subject))
+    error.explanation = shown(error.causes, subject)
+
+
+def keep_error(error: ReprokitError, subject: Subject | None = None) -> None:
+    """Keep the text of an error as the log of the last failure, unless a log of the error is kept already."""
+    if not error.causes:
+        where, hint = f" ({error.where})" if error.where else "", [f"hint: {error.hint}"] if error.hint else []
+        lines = [f"error: {error.message}{where}", *hint, *error.explanation]
+        keep_text(redact("\n".join(lines)), subject)
+
+
+def keep_text(text: str, subject: Subject | None = None) -> None:
+    """Keep the text of an error, which says itself what is wrong, as the log of the last failure."""
+    _write(text.encode("utf-8", "replace"), subject, error=True)
 
 
 def _text(lines: Iterable[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
 
-def _write(log: bytes) -> None:
-    path = log_path()
+def _write(log: bytes, subject: Subject | None, error: bool = False) -> None:
+    """Write the last failure. Never raises, as the failure itself must reach the user."""
+    target = subject.target if subject else None
+    failure = LastFailure(
+        verb=VERB.get(),
+        recipe=str(target.path) if target else "",
+        variant=target.variant_name if target else "",
+        block=subject.block if subject else "",
+        time=datetime.now().astimezone().isoformat(timespec="seconds"),
+        error=error,
+    )
+    line = _WHAT_FAILED + json.dumps(asdict(failure)).encode() + b"\n"
+    with contextlib.suppress(OSError, ReprokitError):
+        write_private(log_path(), log + (b"" if log.endswith(b"\n") else b"\n") + line)
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file of the state folder that only its owner can read. Raises OSError, EngineError."""
     new = paths.private(path.parent) / f".{path.name}.{secrets.token_hex(8)}"
     try:
         # Output may hold secrets of its owner.
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(log)
+            file.write(data)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def explained() -> Iterator[None]:
+def explained(target: Target | None = None) -> Iterator[None]:
     """Explain an error that leaves the context from its own text, unless that was done where its output is known."""
     try:
         yield
@@ -124,6 +209,7 @@ def explained() -> Iterator[None]:
         raise
     except ReprokitError as error:
         if not (error.cause_known or error.explanation or error.causes):
-            error.causes = tuple(causes_of(f"{error.message}\n{error.where}\n"))
-            error.explanation = shown(error.causes)
+            from reprokit.explain.remedy import Subject
+
+            explain_by(error, f"{error.message}\n{error.where}\n", subject=Subject(target) if target else None)
         raise

@@ -73,7 +73,7 @@ def build(
     With `record` no image remains, as it holds more than the lock names. Nor do its steps, which later builds would
     take from the cache.
     """
-    with explained():
+    with explained(target):
         started = _Build(engine, target, options, progress, traffic)
         try:
             result = started.result()

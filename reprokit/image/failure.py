@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 
+from reprokit import paths
 from reprokit.errors import EngineError, ReprokitError, SourceError, WorkFailed
 from reprokit.explain.load import matcher
 from reprokit.explain.model import Cause
 from reprokit.image.events import Failed
 from reprokit.image.progress import brief
-from reprokit.recipe.find import Target
+from reprokit.recipe.find import Target, where_in
 from reprokit.supply.gateway import Gateway
 
 _LINES = 4
 _LONGEST_LINE = 400
 _LONGEST_STEP = 100
+_PRODUCT = re.compile(r"expected (.+) (?:built|present|installed), found nothing")
+_MADE = re.compile(rb"^reprokit: made (.{1,300})$", re.MULTILINE)
+_MOST_MADE = 5
 
 
-def build_error(target: Target, end: Failed, message: str, causes: Sequence[Cause], gateway: Gateway) -> ReprokitError:
-    """EngineError if the disk is full, SourceError for the network, the gateway's own error, else WorkFailed."""
+def build_error(
+    target: Target, end: Failed, message: str, causes: Sequence[Cause], gateway: Gateway, output: bytes
+) -> ReprokitError:
+    """The error of a build whose failed step printed `output`.
+
+    EngineError if the disk is full, SourceError for the network, the gateway's own error, else WorkFailed.
+    """
     step = brief(end.step)
     step = step if len(step) <= _LONGEST_STEP else step[: _LONGEST_STEP - 3] + "..."
     lines = _excerpt(causes[0]) if causes else message.splitlines()
@@ -35,6 +46,9 @@ def build_error(target: Target, end: Failed, message: str, causes: Sequence[Caus
         text += "".join(f"\n  {line}" for line in named if line not in text)
         remedy = f"add it to the recipe (`files:` or `sources:`) or run `reprokit build --record {target.label}`"
         return WorkFailed(text, hint=remedy)
+    if "reprokit-product" in rules[:1] and (product := _PRODUCT.search(causes[0].text)):
+        made = [path.decode("utf-8", "replace") for path in _MADE.findall(output)]
+        return _absent_product(target, end.block, product[1], made)
     if "reprokit-assertion" in rules[:1]:
         return WorkFailed(text)
     if gateway.missing:
@@ -47,6 +61,21 @@ def build_error(target: Target, end: Failed, message: str, causes: Sequence[Caus
         hint = "no request reached reprokit's gateway: a step's only network is the proxy of `http_proxy`"
         return WorkFailed(text, hint=hint)
     return SourceError(text, hint="run it again: finished steps are in the layer cache")
+
+
+def _absent_product(target: Target, block: str, product: str, made: Sequence[str]) -> WorkFailed:
+    """The error for an entry of a block's `products` that does not exist. `made` are the programs and libraries."""
+    where = paths.from_here(str(target.path))
+    for index, use in enumerate(target.variant.blocks):
+        products = use.options.get("products")
+        if use.name == block and isinstance(products, list) and product in products:
+            place = where_in(target, ("blocks", index, block, "products", products.index(product)))
+            where = paths.from_here(place)
+            break
+    if nearest := get_close_matches(product, made, n=1, cutoff=0.5):
+        return WorkFailed(f"{target.label}: block {block} made {nearest[0]}, not {product}", where)
+    hint = f"it made {', '.join(made[:_MOST_MADE])}" if made else ""
+    return WorkFailed(f"{target.label}: block {block} did not make {product}", where, hint)
 
 
 def _excerpt(cause: Cause) -> list[str]:

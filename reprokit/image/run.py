@@ -16,6 +16,7 @@ from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.explain.last import OutputRecording, causes_of, shown
+from reprokit.explain.remedy import Subject
 from reprokit.formatting import binary_size
 from reprokit.host import disk
 from reprokit.host.kills import KernelWatch
@@ -192,14 +193,15 @@ class BuilderRun:
             self.log.line("# beginning and end of the failed step's output:")
             self.log.line(self._output.content().decode("utf-8", "replace"))
         self.log.line(message)
-        causes = causes_of(self._output, self._facts(message))
-        error = build_error(self.target, end, message, causes, self.gateway)
+        subject = Subject(self.target, end.block)
+        causes = causes_of(self._output, self._facts(message), subject)
+        error = build_error(self.target, end, message, causes, self.gateway, self._output.content())
         hints = [error.hint, f"{'log, without all output' if self.log.cut else 'complete log'}: {self.log.path}"]
         if self.options.keep_failed:
             self._record_steps()
             hints.append(keep_last_good(self.engine, self.target, end, self.inputs.base.image_id, self.labels))
         error.hint = "\n      ".join(hint for hint in hints if hint)
-        error.explanation, error.causes = shown(causes), tuple(causes)
+        error.explanation, error.causes = shown(causes, subject), tuple(causes)
         return error
 
     def _facts(self, message: str) -> list[str]:

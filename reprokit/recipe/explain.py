@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _SHOULD = "Input should be "
 _TYPES = ("str", "constrained-str", "int", "float", "bool")
+_WORDS = {True: "true or false", False: "true or false", None: "no value"}
 _MOST = 1000  # faults: the text of each takes a kilobyte
 
 
@@ -78,6 +79,12 @@ def _one(
     if kind in ("list_type", "tuple_type"):
         return f"{field} must be a list", where, f"write {path[-1]}: [...]" if path else ""
     written = document.text(path)
+    if kind == "string_type" and isinstance(error["input"], bool | None):
+        return (
+            f"{field} must be text, and YAML reads {written} as {_WORDS[error['input']]}",
+            where,
+            f'write "{written}"',
+        )
     if kind == "string_type" and written is not None:
         became = f", which YAML reads as {error['input']!r}" if str(error["input"]) != written else ", not as text"
         return (

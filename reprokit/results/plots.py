@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from reprokit.errors import UsageError
 from reprokit.formatting import counted
 from reprokit.host.disk import unwritable
+from reprokit.installation import extra_command
 from reprokit.results.likeness import Group
 from reprokit.results.plot_values import PlotPoint, line_id, with_values
 from reprokit.results.tables import number, shown
@@ -123,7 +124,7 @@ def plotting(settings: dict[Any, Any] = _SETTINGS) -> Iterator[None]:
     try:
         import matplotlib
     except ImportError:
-        raise UsageError("plots need matplotlib", hint='install it: pip install "reprokit[results]"') from None
+        raise UsageError("plots need matplotlib", hint=f"install it: `{extra_command('results')}`") from None
     with warnings.catch_warnings(), matplotlib.rc_context(settings):
         warnings.simplefilter("ignore")
         yield

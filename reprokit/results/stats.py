@@ -17,6 +17,7 @@ from functools import cache
 from typing import Literal
 
 from reprokit.errors import UsageError
+from reprokit.installation import extra_command
 
 # One build measured twice differs by this on a machine that is not idle, so a smaller difference is not called one.
 MARGIN = 0.02
@@ -105,7 +106,8 @@ def _p_value(a: Sequence[float], b: Sequence[float], dependence: float) -> float
     try:
         from scipy.stats import mannwhitneyu, norm
     except ImportError:
-        raise UsageError("comparing results needs scipy", hint='install it: pip install "reprokit[results]"') from None
+        hint = f"install it: `{extra_command('results')}`"
+        raise UsageError("comparing results needs scipy", hint=hint) from None
     exact = len(a) * len(b) <= _EXACT_MOST and len({*a, *b}) == len(a) + len(b)
     p = float(mannwhitneyu(a, b, method="exact" if exact else "asymptotic").pvalue)
     if not 0 < p < 1:  # NaN where all samples are equal

@@ -12,7 +12,8 @@ from typing import TypeVar
 from reprokit.bench.hardware import Execute, probe
 from reprokit.container.execute import Completed
 from reprokit.errors import ReprokitError, WorkFailed
-from reprokit.explain.last import causes_of, shown
+from reprokit.explain.last import explain_by, keep_error
+from reprokit.explain.remedy import Subject
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Smoke
 from reprokit.smoke.result import TrialResult, TrialStep
@@ -26,11 +27,10 @@ _T = TypeVar("_T")
 class CommandFailed(WorkFailed):
     """A smoke command failed or its output was unexpected. `output` keeps the end of it; `facts` are those of it."""
 
-    def __init__(self, message: str, output: str, facts: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, target: Target, output: str, facts: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.output = output[-_KEPT_OUTPUT:]
-        self.causes = tuple(causes_of(output, facts))
-        self.explanation = shown(self.causes)
+        explain_by(self, output, facts, Subject(target))
 
 
 @dataclass
@@ -76,7 +76,7 @@ class Trial:
 
     def _command(self, steps: list[TrialStep], target: Target, command: Smoke, execute: Execute) -> None:
         argv, workdir = ["bash", "-c", command.command], target.variant.workdir
-        self._step(steps, target, title(command), lambda: judge(command, execute(argv, workdir=workdir)))
+        self._step(steps, target, title(command), lambda: judge(target, command, execute(argv, workdir=workdir)))
 
     def _step(self, steps: list[TrialStep], target: Target, name: str, action: Callable[[], _T]) -> _T:
         self.on_step(target, name)
@@ -84,6 +84,7 @@ class Trial:
         try:
             result = action()
         except ReprokitError as error:
+            keep_error(error, Subject(target))
             reason = f"{error.message} ({error.where})" if error.where else error.message
             output = error.output if isinstance(error, CommandFailed) else f"{reason}\n{error.hint}".strip()
             if error.explanation:
@@ -94,14 +95,14 @@ class Trial:
         return result
 
 
-def judge(command: Smoke, done: Completed) -> None:
+def judge(target: Target, command: Smoke, done: Completed) -> None:
     """Raises CommandFailed where the command failed, or its output does not match what the recipe expects."""
     output = done.stdout + done.stderr
     if done.exit_code:
         last = output.strip().splitlines()[-1:] or ["no output"]
-        raise CommandFailed(f"exit code {done.exit_code}: {last[0][:200]}", output, done.facts)
+        raise CommandFailed(f"exit code {done.exit_code}: {last[0][:200]}", target, output, done.facts)
     if command.expect and not compiled(command.expect, multiline=True).search(output):
-        raise CommandFailed(f"its output has no match for {command.expect!r}", output)
+        raise CommandFailed(f"its output has no match for {command.expect!r}", target, output)
 
 
 def title(command: Smoke) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
+from reprokit.installation import extra_command
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.places import PlaceRunner
 from reprokit.sweep.plan import Job
@@ -36,7 +37,7 @@ def connected() -> Iterator[Any]:
     try:
         import ray
     except ImportError:
-        raise UsageError("Ray is not installed", hint="pip install 'reprokit[ray]'") from None
+        raise UsageError("Ray is not installed", hint=f"install it: `{extra_command('ray')}`") from None
     address = os.environ.get("RAY_ADDRESS") or "auto"
     hint = "`ray start --head` starts a cluster; RAY_ADDRESS names another one"
     if found := re.fullmatch(r"(.+):([0-9]{1,5})", address.removeprefix("ray://")):

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from reprokit import cli
 from reprokit.errors import UsageError
 from reprokit.explain.last import keep
 
@@ -43,7 +44,7 @@ def test_a_success_is_said_to_be_one(call, tmp_path):
 def test_the_last_failure_is_kept_for_its_explanation(call):
     assert "no failure is kept" in str(call("explain", "--last").exception)
     keep(LOG)
-    assert call("explain", "--last").stdout.startswith("line 2: there is no nvcc")
+    assert "\nline 2: there is no nvcc" in call("explain", "--last").stdout
     keep("[100%] Built target x\n")  # the log of a failure, whatever it says
     assert json.loads(call("explain", "--last", "--json").stdout)["success"] is False
 
@@ -61,6 +62,27 @@ def test_wrong_usage_is_named(call, arguments, message):
     error = call("explain", *arguments).exception
     assert isinstance(error, UsageError)
     assert re.search(message, str(error))
+
+
+def test_a_refused_recipe_is_the_last_failure_and_a_failed_explanation_is_not(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/torn.yaml").write_text("name: [")
+    for words in (["show", "torn"], ["explain"], ["explian"]):
+        monkeypatch.setattr("sys.argv", ["reprokit", *words])
+        assert cli._run() == 2
+    capsys.readouterr()
+    monkeypatch.setattr("sys.argv", ["reprokit", "explain", "--last"])
+    assert cli._run() == 0
+    first, error, hint = capsys.readouterr().out.splitlines()
+    assert first.startswith("`reprokit show` failed on ") and error.startswith("error: not valid YAML")
+    assert "torn.yaml:" in error and hint == "hint: check indentation and quotes"
+
+
+def test_changes_for_any_recipe_are_words(call, tmp_path):
+    (tmp_path / "x.log").write_text("ModuleNotFoundError: No module named 'h5py'\n")
+    out = call("explain", "x.log").stdout
+    assert "  remedy: pip install h5py" in out and "  in a recipe: add h5py to `wheels`" in out
 
 
 def test_nothing_of_a_log_steers_the_terminal(call, tmp_path):

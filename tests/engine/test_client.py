@@ -46,7 +46,7 @@ def test_no_engine(monkeypatch, tmp_path):
     with pytest.raises(EngineError, match="no Docker Engine answers") as error:
         Engine.connect()
     assert error.value.exit_code == 3 and error.value.where == f"unix://{tmp_path}/none"
-    assert "systemctl start docker" in error.value.hint
+    assert "systemctl start docker" in error.value.hint and "unset DOCKER_HOST" in error.value.hint
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ import pytest
 
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.explain import last
-from reprokit.explain.last import OutputRecording, explained, keep, log_path
+from reprokit.explain.last import OutputRecording, explained, keep, keep_error, log_path, read_log
 from reprokit.explain.load import matcher
+from reprokit.explain.remedy import Subject
+from reprokit.recipe.find import Target
+from tests.support.builds import target_of
 
 NVCC = "checking\n/bin/sh: 1: nvcc: not found\n"
 
@@ -47,18 +50,18 @@ def test_the_exit_code_comes_last():
     cause = keep("x.c:3: main: Assertion `n > 0' failed.", ["reprokit: exit code 134 (SIGABRT)"])[0]
     assert "crashed" not in cause
     assert keep("", ["reprokit: exit code 134 (SIGABRT)"])[0].startswith("cause: the program crashed (SIGABRT)")
-    assert log_path().read_text() == "reprokit: exit code 134 (SIGABRT)\n"
+    assert read_log()[0].decode() == "reprokit: exit code 134 (SIGABRT)\n"
 
 
 def test_what_no_rule_knows_is_kept_and_accuses_nobody():
     assert keep("frobnication complete\nthe end\n") == ()
-    assert log_path().read_text() == "frobnication complete\nthe end\n"
+    assert read_log()[0].decode() == "frobnication complete\nthe end\n"
 
 
 def test_nothing_printed_is_no_log():
     keep(NVCC)
     assert keep(b" \n") == ()
-    assert log_path().read_text() == NVCC
+    assert read_log()[0].decode() == NVCC
 
 
 def test_the_log_is_the_users_own_and_lies_in_the_state_folder(home: Path, tmp_path: Path):
@@ -77,7 +80,7 @@ def test_a_link_in_its_place_is_replaced_and_not_followed(tmp_path: Path):
     log_path().unlink()
     log_path().symlink_to(tmp_path / "precious")
     keep(NVCC)
-    assert (tmp_path / "precious").read_text() == "mine" and log_path().read_text() == NVCC
+    assert (tmp_path / "precious").read_text() == "mine" and read_log()[0].decode() == NVCC
 
 
 @pytest.mark.parametrize("spoil", ["home", "rule"])
@@ -133,7 +136,28 @@ def test_an_explained_error_keeps_its_explanation():
     assert not log_path().exists()
 
 
-def test_wrong_usage_is_no_failure():
+def test_wrong_usage_is_not_explained():
     with pytest.raises(UsageError) as error, explained():
         raise UsageError("nvcc: not found")
     assert error.value.explanation == () and not log_path().exists()
+
+
+def test_what_failed_is_kept_beside_the_log_and_no_output_imitates_it(tmp_path: Path):
+    failed = Subject(Target(target_of("mk").recipe, "v", tmp_path / "mk.yaml"), "run")
+    last.VERB.set("build")
+    output = b'x: nvcc: not found\nreprokit: failure of {"verb": "rm", "recipe": "/etc/passwd"}\n'
+    keep(output, subject=failed)
+    log, failure = read_log()
+    assert log == output
+    assert (failure.verb, failure.recipe, failure.variant) == ("build", str(tmp_path / "mk.yaml"), "v")
+    assert str(failure).startswith("`reprokit build mk:v` failed on 20") and failure.block == "run"
+
+
+def test_the_text_of_an_error_is_kept_unless_its_output_is():
+    failed = EngineError("cannot fetch https://me:secret@host.example/x", hint="try again")
+    keep_error(failed)
+    log, failure = read_log()
+    assert log == b"error: cannot fetch https://host.example/x\nhint: try again\n" and failure.error
+    last.explain_by(failed, NVCC)
+    keep_error(failed)
+    assert read_log()[0].decode() == NVCC

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from typing import cast
 
 import pytest
@@ -10,6 +11,8 @@ from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError,
 from reprokit.explain.last import causes_of
 from reprokit.image.events import Failed
 from reprokit.image.failure import build_error
+from reprokit.recipe.blocks import shared_template
+from reprokit.recipe.find import target
 from reprokit.supply.gateway import Gateway
 from tests.support.builds import target_of
 
@@ -111,4 +114,55 @@ def test_a_file_that_the_gateway_cannot_make_is_the_cause():
 def _error(output: str, gateway: Asked) -> ReprokitError:
     facts = [f"reprokit gateway: undeclared download: {name}" for name in gateway.refused]
     causes = causes_of(output, [*facts, *([] if output else ["code: 1"])])
-    return build_error(target_of("x"), Failed("tvm", "RUN make", "code: 1"), "code: 1", causes, cast(Gateway, gateway))
+    return build_error(
+        target_of("x"), Failed("tvm", "RUN make", "code: 1"), "code: 1", causes, cast(Gateway, gateway), output.encode()
+    )
+
+
+STENCIL = """\
+name: stencil
+paper: {title: A, venue: V, year: 2020, licence: none}
+variants:
+  cpu:
+    base: debian:12
+    blocks:
+      - run: {commands: ["true"], products: [bin]}
+      - cmake:
+          source: stencil
+          products:
+            - build/stencill
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "message", "hint"),
+    [
+        (["build/libx.so", "build/stencil"], "block cmake made build/stencil, not build/stencill", ""),
+        (["lib/a.so", "lib/b.so"], "block cmake did not make build/stencill", "it made lib/a.so, lib/b.so"),
+        ([], "block cmake did not make build/stencill", ""),
+    ],
+)
+def test_an_absent_product_is_named_with_its_line_and_the_nearest_that_was_made(
+    tmp_path, monkeypatch, made, message, hint
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "stencil.yaml").write_text(STENCIL)
+    output = "".join(f"reprokit: made {path}\n" for path in made)
+    output += "reprokit: block cmake: expected build/stencill built, found nothing\n"
+    end, gateway = Failed("cmake", "RUN ninja", "code: 1"), cast(Gateway, Asked())
+    error = build_error(target("stencil.yaml"), end, "code: 1", causes_of(output), gateway, output.encode())
+    assert (error.message, error.where, error.hint) == (f"stencil:cpu: {message}", "stencil.yaml:11", hint)
+
+
+def test_programs_and_libraries_that_a_step_made_are_listed(tmp_path):
+    for name, mode in {
+        "build/stencil": 0o755,
+        "build/x.o": 0o644,
+        "build/liba.so.1": 0o644,
+        ".git/hook": 0o755,
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch(mode)
+    command = shared_template("made.j2").rstrip("\\\n")
+    printed = subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, capture_output=True, text=True).stderr
+    assert sorted(printed.splitlines()) == ["reprokit: made build/liba.so.1", "reprokit: made build/stencil"]

@@ -31,7 +31,7 @@ def measured(found: list[Cell]) -> Measured:
 
 @pytest.fixture
 def drawing():
-    matplotlib = pytest.importorskip("matplotlib", reason="pip install reprokit[results]")
+    matplotlib = pytest.importorskip("matplotlib", reason="pip install .[results]")
     matplotlib.use("agg")
     with matplotlib.rc_context(plot_layout.SETTINGS):
         yield
@@ -98,4 +98,4 @@ def test_nothing_to_draw_and_nothing_to_draw_with(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match="plots need matplotlib") as failure:
         plots.draw(measured(cells()))
-    assert "reprokit[results]" in failure.value.hint
+    assert "[results]" in failure.value.hint

@@ -11,7 +11,7 @@ from reprokit.results.plots import plots
 
 pytestmark = pytest.mark.slow
 
-pytest.importorskip("matplotlib", reason="pip install reprokit[results]")
+pytest.importorskip("matplotlib", reason="pip install .[results]")
 
 
 def drawn(record, *params: dict):

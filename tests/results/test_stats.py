@@ -96,4 +96,4 @@ def test_without_scipy_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "scipy.stats", None)
     with pytest.raises(UsageError, match="needs scipy") as failure:
         effect([1.0] * 5, [2.0] * 5)
-    assert "reprokit[results]" in failure.value.hint
+    assert "[results]" in failure.value.hint

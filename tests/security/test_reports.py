@@ -43,7 +43,7 @@ def attention(changes: dict[str, Any], samples: float = 1.0, **fields: Any) -> l
 
 
 def report(folder: Path, records: list[dict[str, Any]]) -> None:
-    pytest.importorskip("matplotlib", reason="pip install reprokit[results]")
+    pytest.importorskip("matplotlib", reason="pip install .[results]")
     (folder / "recipes").mkdir(parents=True, exist_ok=True)
     (folder / "recipes" / "paper.yaml").write_text(RECIPE)
     (folder / "results").mkdir(exist_ok=True)

@@ -43,8 +43,8 @@ OTHERS = {
     """,
     "the system's, or the user's settings": """
         cli.py completion.py config/__init__.py container/evidence.py host/gpu.py host/kills.py host/machine.py
-        host/memory.py host/mounts.py nodes/config.py profiling/host_tools.py supply/kinds/apt/settings.py
-        supply/kinds/wheels/index.py
+        host/memory.py host/mounts.py installation.py nodes/config.py profiling/host_tools.py
+        supply/kinds/apt/settings.py supply/kinds/wheels/index.py
     """,
     "only names in a folder of recipes or results, or a file that replaces another": """
         bundle/recipes.py commands/results.py recipe/find.py supply/lock/file.py supply/upkeep/names.py

@@ -83,7 +83,7 @@ def test_heavy_requirements_come_with_an_extra_only(wheel: Path) -> None:
 def test_sdist_gives_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     sdist = build("sdist", ROOT, tmp_path / "sdist")
     shutil.unpack_archive(sdist, tmp_path)
-    (unpacked,) = tmp_path.glob("reprokit-*")
+    (unpacked,) = tmp_path.glob("reprokit_papers-*")
     assert names_in(build("wheel", unpacked, tmp_path / "again")) == names_in(wheel)
 
 

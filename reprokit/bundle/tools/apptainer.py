@@ -18,7 +18,7 @@ from reprokit.bundle.tools.tool import ToolJob
 from reprokit.container.mounts import WORKSPACE
 from reprokit.display import Notify
 from reprokit.errors import UsageError, WorkFailed
-from reprokit.explain.last import keep
+from reprokit.explain.last import explain_by
 from reprokit.host.command import Flood, exchange
 from reprokit.untrusted.limits import COMMAND_OUTPUT
 
@@ -71,7 +71,7 @@ class Apptainer:
         if code:
             last = (log.strip().splitlines() or ["no message"])[-1]
             failed = WorkFailed(f"Apptainer could not build {sif.name}: {last}", str(path))
-            failed.explanation = keep(log)
+            explain_by(failed, log)
             raise failed
         return f"{sif} built"
 

@@ -4,6 +4,7 @@ from reprokit.doctor.checks import (
     builder,
     certificates,
     clock,
+    command,
     cpu,
     disk,
     dns,
@@ -31,6 +32,6 @@ from reprokit.doctor.examine import Check
 CHECKS: tuple[Check, ...] = (
     *(recipe, engine, storage, isolation, builder, registry),
     *(gpu, gpu_driver, gpu_health, gpu_toolkit, gpu_container),
-    *(memory, disk, cpu, kernel, nesting, clock, locale, ulimits),
+    *(memory, disk, cpu, kernel, nesting, clock, locale, ulimits, command),
     *(dns, proxies, certificates, mirrors, ssh_agent),
 )

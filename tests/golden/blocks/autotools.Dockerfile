@@ -53,6 +53,7 @@ RUN set -eu; \
     autoreconf --force --install; \
     ./configure --prefix=/usr/local; \
     make -j "$(nproc)"; make install DESTDIR=/product; \
+    test -e include/other.h || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect include/other.h built "$(test -e include/other.h && echo built)"; cp -a --parents include/other.h /product/opt/other; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

@@ -28,6 +28,7 @@ RUN set -eu; \
     cmake -G Ninja -S . -B out -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=/usr/bin/gcc-11 -DCMAKE_CXX_COMPILER=/usr/bin/g++-11 \
         -DCMAKE_CUDA_HOST_COMPILER=/usr/bin/g++-11 -DCUDA_HOST_COMPILER=/usr/bin/g++-11; \
     ninja -C out; \
+    test -e out/lib/libproject.so || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect out/lib/libproject.so built "$(test -e out/lib/libproject.so && echo built)"; cp -a --parents out/lib/libproject.so /product/opt/project; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

@@ -39,7 +39,9 @@ RUN set -eu; \
         -DOPENMP=ON \
         '-DFLAGS=-O2 -g'; \
     ninja -C build all tests; \
+    test -e build/bin || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect build/bin built "$(test -e build/bin && echo built)"; cp -a --parents build/bin /product/opt/project; \
+    test -e include || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect include built "$(test -e include && echo built)"; cp -a --parents include /product/opt/project; \
     packages="$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["platlib"])')"; \
     python3 -m pip install --no-index --no-deps --no-compile --no-cache-dir --disable-pip-version-check --target "/product$packages" build/dist/project-1.0-py3-none-any.whl; \

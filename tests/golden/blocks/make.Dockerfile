@@ -17,7 +17,9 @@ RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block make: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir -p /product/opt/solver/src; cd /opt/solver/src; \
     make -j "$(nproc)" 'CFLAGS=-O2 -g' all; \
+    test -e bin/solver || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect bin/solver built "$(test -e bin/solver && echo built)"; cp -a --parents bin/solver /product/opt/solver/src; \
+    test -e /usr/local/lib/libsolver.so || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect /usr/local/lib/libsolver.so built "$(test -e /usr/local/lib/libsolver.so && echo built)"; cp -a --parents /usr/local/lib/libsolver.so /product; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

@@ -38,6 +38,7 @@ RUN set -eu; \
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir -p /product/; cd /; \
+    test -e /opt/data || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect /opt/data built "$(test -e /opt/data && echo built)"; cp -a --parents /opt/data /product; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

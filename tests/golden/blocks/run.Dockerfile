@@ -20,6 +20,7 @@ RUN set -eu; \
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir -p /product/opt/artifact; cd /opt/artifact; \
+    test -e out || find . -type f '(' -perm /111 -o -name '*.so*' -o -name '*.a' ')' ! -path '*/CMakeFiles/*' ! -path './.git/*' -printf 'reprokit: made %P\n' | head -n 50 >&2; \
     expect out built "$(test -e out && echo built)"; cp -a --parents out /product/opt/artifact; \
     du -sh /product; \
     cd /product; find . -mindepth 1 -type d | while IFS= read -r folder; do \

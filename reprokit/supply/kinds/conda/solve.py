@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.host.command import Flood, exchanged, own_module
+from reprokit.installation import extra_command
 from reprokit.recipe.model import Variant
 from reprokit.redact import redact
 from reprokit.supply.kinds.wheels.platform import Platform
@@ -41,9 +42,8 @@ def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors, notify: N
     if subdir is None:
         raise UsageError(f"conda packages are not locked for {platform.machine}", hint=f"known: {', '.join(_SUBDIRS)}")
     if find_spec("rattler") is None:
-        raise UsageError(
-            "conda packages need the solver of the extra `conda`", hint="pip install 'reprokit[conda]'"
-        )  # fmt: skip
+        hint = f"install it: `{extra_command('conda')}`"
+        raise UsageError("conda packages need the solver of the extra `conda`", hint=hint)
     notify(f"conda: solving {len(variant.conda)} specs for {subdir}, glibc {platform.glibc}")
     answer = _answer(
         {
