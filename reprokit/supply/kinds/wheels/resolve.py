@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
+from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_sdist_filename
 from packaging.version import Version
@@ -214,7 +215,7 @@ def resolve_versions(
         return _asked(own, mirrors, preferred, {}, notify)
     except uv.Unsatisfied as error:
         if not request.indexes:
-            raise _with_neighbours(error, own, {}) from None
+            raise _with_neighbours(error, own, {}, mirrors) from None
         missing = error
     unreachable = {index: why for index in request.indexes if (why := no_connection(index, mirrors))}
     request = replace(request, indexes=[index for index in request.indexes if index not in unreachable])
@@ -227,7 +228,7 @@ def resolve_versions(
         except uv.Unsatisfied as error:
             if unreachable:
                 raise IndexUnreachable(error, unreachable, own.requirements) from None
-            raise _with_neighbours(error, request, variables) from None
+            raise _with_neighbours(error, request, variables, mirrors) from None
         except uv.Unreachable as error:
             for index in request.indexes:
                 if _belongs(error.where, index):
@@ -305,13 +306,46 @@ def _belongs(address: str, index: str) -> bool:
     return f"{address.rstrip('/')}/".startswith(f"{redact(index).rstrip('/')}/")
 
 
-def _with_neighbours(error: uv.Unsatisfied, request: WheelRequest, variables: Mapping[str, str]) -> uv.Unsatisfied:
-    """The error with the nearest versions that exist."""
-    if error.where and not error.hint:
+def _with_neighbours(
+    error: uv.Unsatisfied, request: WheelRequest, variables: Mapping[str, str], mirrors: Mirrors
+) -> uv.Unsatisfied:
+    """The error with what was too young for the request's day, or with the nearest versions that exist."""
+    if young := _too_young(error, request, mirrors):
+        error.message, error.hint = young
+    elif error.where and not error.hint:
         near = nearest_versions(error.where, versions(error.where, request.platform, request.indexes, variables))
         if near:
             error.hint = f"nearest versions that exist: {', '.join(near)}"
     return error
+
+
+def _too_young(error: uv.Unsatisfied, request: WheelRequest, mirrors: Mirrors) -> tuple[str, str] | None:
+    """Message and hint if the base's Python or a project that the error names is younger than the request's day."""
+    time, python = request.as_of.time, request.platform.python
+    if not time:
+        return None
+    day, index, listing = time[:10], redact(mirrors.pip.index), Listing(mirrors)
+    released = bundled().released.python.get(".".join(python.split(".")[:2]), "")
+    base = f"the base's Python {python} was released on {released}" if released > day else ""
+    hint = "take a later day" + (", or a base with an older Python" if base else "")
+    for text in filter(None, (error.where, *error.projects)):
+        try:
+            asked = Requirement(text)
+        except InvalidRequirement:
+            continue
+        files = [
+            file
+            for file in listing.files(asked.name)
+            if file.fits(request.platform) and file.version and asked.specifier.contains(file.version, prereleases=True)
+        ]
+        first = min((file.uploaded for file in files if file.uploaded), default="")
+        if files and not first:
+            what = f"{index} gives no upload times, so it has no {asked} of {day}"
+            return what, "use an index with upload times (PEP 700), or `--as-of now`"
+        if first > time:
+            what = f"{index} has no {asked} of {day} for Python {python}: the first was uploaded on {first[:10]}"
+            return "; ".join(filter(None, [what, base])), hint
+    return (f"{base}, so no index has a wheel for it of {day}", hint) if base else None
 
 
 def best(package: uv.Package, tags: Mapping[Tag, int], platform: Platform) -> uv.IndexFile:

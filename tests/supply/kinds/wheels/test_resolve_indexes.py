@@ -207,3 +207,18 @@ def test_with_a_date_only_files_of_that_time_count(tmp_path: Path, lock: Lock, u
     mirrors = only(store, f"http://127.0.0.1:{upstream.port}/simple/")
     assert names(lock(["dated"], mirrors=mirrors)) == ["dated==2.0"]
     assert names(lock(["dated"], mirrors=mirrors, as_of="2021-06-30T23:59:59Z")) == ["dated==1.0"]
+    index = f"http://127.0.0.1:{upstream.port}/simple/"
+    for asked, day, first in (("dated==2.0", "2021-06-30", "2022-01-01"), ("dated", "2020-06-30", "2021-01-01")):
+        with pytest.raises(SourceError) as error:
+            lock([asked], mirrors=mirrors, as_of=f"{day}T23:59:59Z")
+        assert error.value.message == (
+            f"{index} has no {asked} of {day} for Python 3.11: the first was uploaded on {first}; "
+            "the base's Python 3.11 was released on 2022-10-24"
+        )
+        assert error.value.hint == "take a later day, or a base with an older Python"
+    without_times = json.dumps({"name": "dated", "files": [{**file, "upload-time": ""} for file in files]}).encode()
+    upstream.answers["/simple/dated/"] = (200, kind, without_times.replace(b', "upload-time": ""', b""))
+    with pytest.raises(SourceError) as error:
+        lock(["dated"], mirrors=only(Store(tmp_path / "other"), index), as_of="2021-06-30T23:59:59Z")
+    assert error.value.message == f"{index} gives no upload times, so it has no dated of 2021-06-30"
+    assert "PEP 700" in error.value.hint
