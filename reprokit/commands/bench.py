@@ -120,7 +120,8 @@ def bench(
     if outcome.recorded:
         notify(f"recorded in {file}")
     if not as_json and short:
-        notify(f"all tables: `reprokit results show {target.label}`, or `reprokit bench --all ...`")
+        shown = f"{target.label}{f' --records {file}' if records else ''}"
+        notify(f"all tables: `reprokit results show {shown}`, or `reprokit bench --all ...`")
     outcome.raise_failure()
 
 

@@ -230,7 +230,8 @@ def _summaries(recipe: Recipe, records: Sequence[Record]) -> Iterator[ReportTabl
         latest = {(record.metric, repr(sorted(record.params.items()))): record for record in alike}
         table = summary(list(latest.values()), chosen)
         if table:  # the summary names the doubts once
-            yield replace(table, notes=tuple(note for note in table.notes if not note.startswith("in doubt: ")))
+            notes = tuple(note for note in table.notes if not note.startswith("in doubt: "))
+            yield replace(_filled(table), notes=notes)
 
 
 def _place(record: Record) -> tuple[str | int, ...]:

@@ -73,7 +73,9 @@ def summary(records: Sequence[Record], chosen: BenchmarkSummary) -> ReportTable 
             pairs.append((own, best, others[best]))
     if not pairs:
         return None
-    constant, varying = _constant_and_varying([_without_impl(own) for own, _, _ in pairs])
+    first = pairs[0][0]
+    where = f"{first.recipe}:{first.variant} {first.benchmark}"
+    constant, varying = _constant_and_varying([_without_impl(own) for own, _, _ in pairs], where)
     rows = []
     for own, best, other in pairs[:_MOST_SUMMARY]:
         mine, theirs = statistics.median(own.samples), statistics.median(other.samples)
@@ -81,10 +83,9 @@ def summary(records: Sequence[Record], chosen: BenchmarkSummary) -> ReportTable 
         share = f"{shares[id(own)]:.1%}" if shares[id(own)] else ""
         rows.append((*case, number(mine), f"{number(theirs)} {best}", f"{theirs / mine:.2f}x" if mine else "", share))
     rows.sort(key=lambda row: [_natural(cell) for cell in row[: len(varying)]])
-    first = pairs[0][0]
     hidden = [f"{len(pairs) - len(rows)} more cases"] if len(rows) < len(pairs) else []
     return ReportTable(
-        f"{first.recipe}:{first.variant} {first.benchmark}: {first.metric} [{first.unit}]",
+        f"{where}: {first.metric} [{first.unit}]",
         ", ".join([f"{name} {shown(value)}" for name, value in constant.items()] + conditions(vars(first))),
         (*varying, chosen.impl, "fastest other", "ratio", "of peak"),
         tuple(rows),
@@ -143,11 +144,7 @@ def number(value: float) -> str:
 def _section(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) -> ReportTable:
     first = table[0].identity
     every = [group.identity["params"] for group in table]
-    constant, varying = _constant_and_varying(every)
-    if len(constant) + len(varying) > _MOST_COLUMNS:
-        count = len(constant) + len(varying)
-        problem = f"results that belong together have {count} parameters; a table has at most {_MOST_COLUMNS}"
-        raise UsageError(problem, f"{first['recipe']}:{first['variant']} {first['benchmark']}")
+    constant, varying = _constant_and_varying(every, f"{first['recipe']}:{first['variant']} {first['benchmark']}")
     impls = {shown(params.get("impl", "")) for params in every}
     compared = len(table) > 1 and "impl" in varying and len(impls) <= _MOST_COLUMNS
     if compared:
@@ -168,9 +165,12 @@ def _section(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) 
     )
 
 
-def _constant_and_varying(every: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """The parameters that several cases share, with their values, and the names of the others."""
+def _constant_and_varying(every: Sequence[Mapping[str, Any]], where: str) -> tuple[dict[str, Any], list[str]]:
+    """The parameters that several cases share, with their values, and the names of the others. Raises UsageError."""
     names = list(dict.fromkeys(name for params in every for name in params))
+    if len(names) > _MOST_COLUMNS:
+        problem = f"results that belong together have {len(names)} parameters; a table has at most {_MOST_COLUMNS}"
+        raise UsageError(problem, where)
     constant = {
         name: every[0][name]
         for name in names

@@ -169,7 +169,7 @@ def test_the_summary_says_what_ran_where_and_shows_three_figures():
     ran = dict(found.ran)
     assert ran["what ran"] == "fused-attention:cpu forward: 17 records" and ran["where"] == "EPYC, 2 threads"
     assert ran["correct"].startswith("120 results") and "not measured" in ran["claims"]
-    assert [table.columns[-2:] for table in found.summaries] == [("ratio", "of peak")]
+    assert [table.columns[-2:] for table in found.summaries] == [("fastest other", "ratio")]
     assert len(found.highlights) == 3 and len(found.plots) == 4  # a peak has none
     assert [len(each) for each in found.further_plots.values()] == [1]
     text = as_html(report([found]))
