@@ -51,8 +51,9 @@ class Images(EngineClient):
         return complete(listed, image_id)
 
     def history(self, reference: str) -> list[dict[str, Any]]:
+        """The steps that made an image, the newest first; none where its config names none."""
         with translated():
-            return self.api.history(reference)
+            return self.api.history(reference) or []
 
     def registry_digest(self, reference: str) -> str:
         """Ask the registry for the digest of `reference`. Raises SourceError, after 20 s at most."""
