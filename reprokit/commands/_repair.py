@@ -67,8 +67,8 @@ def attempt(engine: Engine, name: str) -> list[Failure]:
     """Check, lock, build and try a recipe as it is now."""
     from reprokit.commands.smoke import fresh_container
     from reprokit.explain.last import explained
-    from reprokit.host.fit import errors_of
     from reprokit.image.build import BuildOptions, build
+    from reprokit.image.lock.fit import errors_of
     from reprokit.image.progress import BuildDisplay
     from reprokit.recipe import find
 
@@ -89,6 +89,7 @@ def attempt(engine: Engine, name: str) -> list[Failure]:
 
 
 def _lock(engine: Engine, target: Target) -> None:
+    from reprokit.image.lock.fit import errors_of
     from reprokit.image.lock.read import recipe_lock
     from reprokit.image.lock.resolve import lock_variant, update_of
     from reprokit.supply.lock.file import lock_path, write
@@ -100,6 +101,7 @@ def _lock(engine: Engine, target: Target) -> None:
     mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
     # Every version is exact by now, and some are younger than the day on purpose.
     found = lock_variant(engine, target, store, mirrors, old, update_of([], target, old), notify)
+    errors_of(target, False, notify, found)
     write(lock_path(target.path), whole.model_copy(update={"variants": {target.variant_name: found}}))
 
 

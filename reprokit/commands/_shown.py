@@ -79,10 +79,10 @@ def built(engine: Engine, target: Target) -> BuildResult:
     built here or trusted, was built with `--force`.
     """
     from reprokit.engine import labels_of
-    from reprokit.host.fit import errors_of
     from reprokit.image import trust
     from reprokit.image.build import BuildOptions, build
     from reprokit.image.labels import ImageLabels, image_name
+    from reprokit.image.lock.fit import errors_of
     from reprokit.image.progress import BuildDisplay
 
     present = engine.image(image_name(target)) or {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -10,8 +11,10 @@ import typer
 from reprokit import completion
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from reprokit.compat.facts import Facts
-    from reprokit.compat.model import KnownGpu, KnownHost, Purpose, Stack
+    from reprokit.compat.model import KnownGpu, KnownHost, Purpose, ResolvedVersion, Stack
     from reprokit.recipe.find import Target
 
 PINS = Annotated[str | None, typer.Option("--pins", metavar="NAME=VERSION,...", help="These pins instead of a recipe.")]
@@ -56,11 +59,16 @@ class AskedFor:
         needs_gpu: Literal["required", "optional"] = "required" if self.gpus else "optional"
         return Stack(parse_pins(pins), self.purpose or "compile", self.gpus, driver, needs_gpu=needs_gpu)
 
-    def stack_of(self, target: Target, host: KnownHost | None = None) -> Stack:
-        """The stack of a recipe's variant. `host` is checked for memory and disk."""
+    def stack_of(
+        self,
+        target: Target,
+        host: KnownHost | None = None,
+        resolved: Mapping[str, ResolvedVersion] = MappingProxyType({}),
+    ) -> Stack:
+        """The stack of a recipe's variant. `host` is checked for memory and disk, `resolved` beside the pins."""
         from reprokit.compat.stack import stack_of
 
-        stack = stack_of(target.variant, self.gpus, self.driver, host, self.no_gpu)
+        stack = stack_of(target.variant, self.gpus, self.driver, host, self.no_gpu, resolved)
         return replace(stack, purpose=self.purpose) if self.purpose else stack
 
 

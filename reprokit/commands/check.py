@@ -18,7 +18,7 @@ from reprokit.untrusted.text import dump, echo, paged
 if TYPE_CHECKING:
     from reprokit.commands._stacks import AskedFor
     from reprokit.compat.facts import Facts
-    from reprokit.compat.model import Finding, Stack
+    from reprokit.compat.model import Finding, ResolvedVersion, Stack
     from reprokit.recipe.find import Target
 
 
@@ -38,7 +38,7 @@ def check(
 
     A historic variant is checked only if its recipe is named, and counts only if named as NAME:VARIANT.
     """
-    from reprokit.compat.evaluate import evaluate, one_pin_is_enough
+    from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
 
     facts = bundled()
@@ -54,8 +54,8 @@ def check(
         dump(as_json(facts, results))
     else:
         with paged():
-            for (_, _, stack, _), result in zip(stacks, results, strict=True):
-                suggest_solve = result.errors and not one_pin_is_enough(facts, stack, result.findings)
+            for (_, _, stack, of_recipe), result in zip(stacks, results, strict=True):
+                suggest_solve = not of_recipe and result.errors and _needs_several_pins(facts, stack, result.findings)
                 _print(facts, result, sources, suggest_solve)
     if not all(result.ok for result in results):
         raise typer.Exit(1)
@@ -97,13 +97,28 @@ def _about_this_host(finding: Finding) -> Finding:
     return replace(finding, severity="warning") if of_host else finding
 
 
-def _recipe_faults(target: Target) -> list[Finding]:
-    """What `render` refuses (blocks, their options and order, what they install), and recipes of services.
+def _needs_several_pins(facts: Facts, stack: Stack, findings: list[Finding]) -> bool:
+    """Whether no single pin ends all errors, and `solve`, which sees pins only, finds several that do."""
+    from reprokit.compat.evaluate import judge, one_pin_is_enough
+    from reprokit.compat.solve.search import passing
+    from reprokit.compat.view import View
 
-    Only own blocks are rendered for it: the templates of the bundled ones refuse nothing that was judged before.
+    stack = replace(stack, host=None)  # what this machine lacks is no error of the pins
+    if one_pin_is_enough(facts, stack, findings):
+        return False
+    pins = passing(facts, replace(stack, resolved={}))
+    return pins is not None and not any(f.severity == "error" for _, f in judge(View(facts, replace(stack, pins=pins))))
+
+
+def _read(target: Target) -> tuple[dict[str, ResolvedVersion], list[Finding]]:
+    """The versions beside the pins, and the faults of the recipe, its lock and the recipes of its services.
+
+    Faults are what `render` refuses: blocks, their options and order, what they install. Only own blocks are rendered
+    for it: the templates of the bundled ones refuse nothing that was judged before.
     """
     from reprokit.compat.model import Finding
     from reprokit.image.facts import judged
+    from reprokit.image.lock.fit import resolved_versions
     from reprokit.recipe.find import service_targets
 
     try:
@@ -112,9 +127,9 @@ def _recipe_faults(target: Target) -> list[Finding]:
 
             render(target)
         service_targets(target)
+        return resolved_versions(target), []
     except UsageError as error:
-        return [Finding("error", "recipe", (error.where or str(target.path),), error.message, remedy=error.hint)]
-    return []
+        return {}, [Finding("error", "recipe", (error.where or str(target.path),), error.message, remedy=error.hint)]
 
 
 def _recipes(names: list[str], asked: AskedFor) -> list[tuple[str, bool, Stack, list[Finding]]]:
@@ -128,9 +143,12 @@ def _recipes(names: list[str], asked: AskedFor) -> list[tuple[str, bool, Stack, 
     found = [t for name in names for t in targets(name)] if names else current_targets(recipe_names())
     if not found:
         raise UsageError("no recipes found", hint="write one with `reprokit new NAME`, or check pins with --pins")
-    return [
-        (t.label, not t.variant.historic or t.label in named, asked.stack_of(t, host), _recipe_faults(t)) for t in found
-    ]
+    stacks = []
+    for target in found:
+        resolved, faults = _read(target)
+        counts = not target.variant.historic or target.label in named
+        stacks.append((target.label, counts, asked.stack_of(target, host, resolved), faults))
+    return stacks
 
 
 def _print(facts: Facts, result: CheckResult, sources: bool, suggest_solve: bool) -> None:

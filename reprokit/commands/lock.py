@@ -28,6 +28,7 @@ def lock(
     as_of: str = typer.Option(
         "", "--as-of", metavar="DATE|commit|now", help="Resolve wheels again, to what the indexes had on that day."
     ),
+    force: bool = options.flag("--force", "Lock despite errors of `check`."),
     as_json: options.Json = False,
 ) -> None:
     """Resolve all inputs of recipes, and write the locks beside them."""
@@ -41,15 +42,15 @@ def lock(
         raise UsageError(
             "name a recipe to lock", hint="`reprokit lock NAME[:VARIANT]`; `reprokit list` shows the recipes"
         )
-    if check and (update or data or as_of):
-        raise UsageError("--check writes nothing", hint="leave out --update, --data and --as-of")
+    if check and (update or data or as_of or force):
+        raise UsageError("--check writes nothing", hint="leave out --update, --data, --as-of and --force")
     # The authors' own stacks are never built, so they are locked only by name.
     targets = current_targets(names or recipe_names())
     if check:
         _check(targets, bool(names), as_json)
         return
     with explained(targets[0] if len(targets) == 1 else None), StepDisplay(sys.stderr) as shown:
-        _lock(targets, update or [], data, as_of, as_json, shown.notify)
+        _lock(targets, update or [], data, as_of, force, as_json, shown.notify)
 
 
 def _check(targets: list[Target], named: bool, as_json: bool) -> None:
@@ -79,11 +80,14 @@ def _check(targets: list[Target], named: bool, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_json: bool, notify: Notify) -> None:
+def _lock(
+    targets: list[Target], update: list[str], data: bool, as_of: str, force: bool, as_json: bool, notify: Notify
+) -> None:
     """Lock each variant and write it at once, even if others fail."""
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
     from reprokit.explain.last import explained
+    from reprokit.image.lock.fit import errors_of
     from reprokit.image.lock.read import recipe_lock
     from reprokit.image.lock.resolve import data_of, lock_variant, merged_data, update_of
     from reprokit.supply.lock.file import changing, check_writable, lock_path, write
@@ -104,6 +108,7 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, as_j
             check_writable(path)
             time = _time_of(as_of, target, mirrors, notify) if as_of else ""
             found = lock_variant(engine, target, store, mirrors, old, freed, notify, time)
+            errors_of(target, force, notify, found)
             files = data_of(target.recipe, whole.data, data, mirrors, notify)
         except ReprokitError as error:
             if len(targets) == 1:

@@ -113,6 +113,7 @@ def _variants(name: str, recipe: Recipe, records: Sequence[Record]) -> list[Vari
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
     from reprokit.compat.stack import stack_of
+    from reprokit.image.lock.fit import resolved_versions
     from reprokit.image.lock.read import variant_lock
     from reprokit.recipe.find import target
     from reprokit.results.report import VariantFacts
@@ -122,7 +123,7 @@ def _variants(name: str, recipe: Recipe, records: Sequence[Record]) -> list[Vari
     for variant in sorted(measured) or [recipe.default_variant]:
         chosen = target(f"{name}:{variant}")
         # Without the host: the report is about the stack, and the same on every machine.
-        findings = evaluate(bundled(), stack_of(chosen.variant))
+        findings = evaluate(bundled(), stack_of(chosen.variant, resolved=resolved_versions(chosen)))
         words = (f"{each.severity}: {each.reason}" for each in findings if each.severity != "info")
         images = [record.image_digest for record in records if record.variant == variant]
         found.append(VariantFacts(variant, variant_lock(chosen), tuple(words), _sizes(images[-1] if images else "")))

@@ -64,7 +64,7 @@ def smoke(
 
 def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialResult]:
     """The result of each target; without a choice, of all that this host can run."""
-    from reprokit.host.fit import errors_of
+    from reprokit.image.lock.fit import errors_of
     from reprokit.smoke.run import Trial
 
     trial = Trial(

@@ -12,7 +12,7 @@ from dataclasses import replace
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import Facts
 from reprokit.compat.known import releases, suggestions
-from reprokit.compat.model import SEVERITIES, Finding, Stack
+from reprokit.compat.model import SEVERITIES, Finding, ResolvedVersion, Stack
 from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import RULES
 from reprokit.compat.torch_wheel import build_of_cuda
@@ -43,17 +43,36 @@ def one_pin_is_enough(facts: Facts, stack: Stack, findings: list[Finding]) -> bo
 def judge(view: View, rules: Iterable[CompatRule] = RULES) -> Iterator[tuple[CompatRule, Finding]]:
     """Each rule with its findings, without `nearest`."""
     for rule in rules:
-        if view.stack.purpose in rule.purposes and (not rule.about or rule.about in view.stack.pins):
-            for problem in rule.check(view):
-                subjects, verdict = problem.subjects, problem.verdict
-                if verdict is None:
-                    continue
-                severity, reason = verdict.severity, verdict.reason
-                if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
-                    severity = "warning"
-                    reason += " (its capability is not verified: see `nvidia-smi --query-gpu=compute_cap`)"
-                rest = (verdict.sources, verdict.remedy, "", verdict.doubtful)
-                yield rule, Finding(severity, rule.id, subjects, reason, (), *rest)
+        about = not rule.about or rule.about in view.stack.pins or rule.about in view.stack.resolved
+        if view.stack.purpose not in rule.purposes or not about:
+            continue
+        for problem in rule.check(view):
+            subjects, verdict = problem.subjects, problem.verdict
+            if verdict is None:
+                continue
+            resolved = _resolved(view, subjects)
+            if len(resolved) == len(subjects) and all(origin.matched for origin in resolved.values()):
+                continue
+            severity, reason = verdict.severity, verdict.reason
+            if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
+                severity = "warning"
+                reason += " (its capability is not verified: see `nvidia-smi --query-gpu=compute_cap`)"
+            if severity == "error" and rule.id.endswith("-python") and any(each.built for each in resolved.values()):
+                severity = "warning"
+                reason += ": its sdist is built instead"
+            for origin in dict.fromkeys(each.origin for each in resolved.values() if each.origin):
+                versions = [subject.replace("=", " ", 1) for subject, each in resolved.items() if each.origin == origin]
+                reason += f" ({' and '.join(versions)}: {origin})"
+            rest = (verdict.sources, verdict.remedy, "", verdict.doubtful)
+            yield rule, Finding(severity, rule.id, subjects, reason, (), *rest)
+
+
+def _resolved(view: View, subjects: Iterable[str]) -> dict[str, ResolvedVersion]:
+    """Those of the subjects that are no pins as the user wrote them."""
+    if not view.stack.resolved:
+        return {}
+    pins = ((subject, view.pin(subject.partition("=")[0])) for subject in subjects)
+    return {subject: pin.resolved for subject, pin in pins if pin and pin.resolved and pin.label == subject}
 
 
 def _with_nearest(finding: Finding, nearest: tuple[str, ...]) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Severity = Literal["error", "warning", "unknown", "info"]
@@ -67,8 +67,25 @@ class KnownHost:
 
 
 @dataclass(frozen=True)
+class ResolvedVersion:
+    """A version that is no pin. `origin` says where it comes from: `locked by recipes/x.lock.yaml`.
+
+    If `matched`, a package manager that knows every build has matched it with the others of its kind, as conda does. If
+    `built`, it is built from its sdist where it has no wheel.
+    """
+
+    version: str
+    origin: str
+    matched: bool = False
+    built: bool = False
+
+
+@dataclass(frozen=True)
 class Stack:
     """Pins, what they are for, and the machine they should work on. Sizes are bytes.
+
+    `resolved` are the versions beside the pins: those of a recipe's wheels and of its lock. One that begins with the
+    pin of its name is what this pin means.
 
     `projects` are the source trees that are built, `bare_projects` those of them without their submodules. `declared`
     are the capabilities that a recipe is meant for, `requires_driver` is its lowest driver. With `pinned_exactly`
@@ -90,3 +107,4 @@ class Stack:
     bare_projects: tuple[str, ...] = ()
     pinned_exactly: bool = False
     host: KnownHost | None = None
+    resolved: Mapping[str, ResolvedVersion] = field(default_factory=dict)

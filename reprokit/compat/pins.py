@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
+from packaging.utils import canonicalize_name
+
+from reprokit.compat.model import ResolvedVersion
 from reprokit.compat.version import parts
 from reprokit.errors import UsageError
-from reprokit.recipe.pin_names import PIN_NAMES
+from reprokit.recipe.pin_names import NOT_ON_PYPI, PIN_NAMES
 from reprokit.recipe.spelling import nearest
 
 _WITH_LOCAL_PART = ("torch", "torchvision", "torchaudio", "xformers", "vllm", "dgl", "jaxlib")
@@ -63,6 +67,25 @@ def check_pin(name: str, value: str, where: str) -> None:
             where,
             f"write {name}={value.partition('+')[0]}",
         )
+
+
+def of_project(project: str) -> str | None:
+    """The pin that is about a project of PyPI, None if there is none."""
+    name = canonicalize_name(project).replace("-", "_")
+    name = _OTHER_NAMES.get(name, name)
+    return name if name in PIN_NAMES and name not in NOT_ON_PYPI else None
+
+
+def resolved_wheels(
+    versions: Iterable[tuple[str, str]], origin: str, built: bool = False
+) -> dict[str, ResolvedVersion]:
+    """What the facts can judge of wheels: project and version. The facts on most packages are on builds of PyPI."""
+    found = {}
+    for project, version in versions:
+        name, read = of_project(project), parts(version)
+        if name and read and (not read[3] or name in _WITH_LOCAL_PART):
+            found[name] = ResolvedVersion(version, origin, built=built)
+    return found
 
 
 def check_driver(value: str) -> str:

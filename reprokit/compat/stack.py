@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from reprokit.compat.model import KnownGpu, KnownHost, Stack
+from packaging.requirements import Requirement
+
+from reprokit.compat.model import KnownGpu, KnownHost, ResolvedVersion, Stack
+from reprokit.compat.pins import resolved_wheels
+from reprokit.recipe.fields import exact_version
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Source, Variant
@@ -16,8 +22,12 @@ def stack_of(
     driver: str | None = None,
     host: KnownHost | None = None,
     no_gpu: bool = False,
+    resolved: Mapping[str, ResolvedVersion] = MappingProxyType({}),
 ) -> Stack:
-    """The variant's pins and needs. Without `gpus` its own compute capabilities are used; `no_gpu` removes all."""
+    """The variant's pins and needs. Without `gpus` its own compute capabilities are used; `no_gpu` removes all.
+
+    `resolved` are versions that are no pins, see `stated_wheels`.
+    """
     requires = variant.requires
     declared = tuple(_capability(c) for c in requires.compute_capability)
     if no_gpu or requires.gpu == "none":
@@ -40,7 +50,15 @@ def stack_of(
         bare_projects=tuple(_project(s) for s in variant.sources if not _has_submodules(s, variant.sources)),
         pinned_exactly=True,
         host=host,
+        resolved=resolved,
     )
+
+
+def stated_wheels(requirements: Iterable[str]) -> dict[str, ResolvedVersion]:
+    """The exact versions among requirements. Beside ranges, a release without a wheel is built from its sdist."""
+    read = list(map(Requirement, requirements))
+    exact = ((r.name, exact_version(r) or "") for r in read if not r.marker)
+    return resolved_wheels(exact, "stated under `wheels`", built=any(exact_version(r) is None for r in read))
 
 
 def _project(source: Source) -> str:

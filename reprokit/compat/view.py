@@ -9,10 +9,10 @@ from typing import Any
 from reprokit.compat.base import IMPLIED, ParsedBase, parse_base
 from reprokit.compat.facts import Facts
 from reprokit.compat.known import matching_releases
-from reprokit.compat.model import Stack
+from reprokit.compat.model import ResolvedVersion, Stack
 from reprokit.compat.schema import Distro
 from reprokit.compat.torch_wheel import TorchWheel, assumed_build, torch_wheel
-from reprokit.compat.version import local, parts, series
+from reprokit.compat.version import begins, local, parts, series
 
 _DISPLAY = {
     "cuda": "CUDA", "cudnn": "cuDNN", "tvm": "TVM", "dgl": "DGL", "llvm": "LLVM", "cmake": "CMake", "python": "Python",
@@ -22,12 +22,16 @@ _DISPLAY = {
 
 @dataclass(frozen=True)
 class Pin:
-    """A pin in force. `versions` are the known releases it stands for, () if no fact knows it."""
+    """A version in force. `versions` are the known releases it stands for, () if no fact knows it.
+
+    `resolved` is set if it is no pin, or is more exact than the pin.
+    """
 
     name: str
     text: str
     versions: tuple[str, ...]
     from_base: bool = False
+    resolved: ResolvedVersion | None = None
 
     @property
     def label(self) -> str:
@@ -69,7 +73,7 @@ class View:
         return driver if driver and parts(driver) else None
 
     def pin(self, name: str) -> Pin | None:
-        """The explicit pin, else what the base image brings, else None."""
+        """The explicit pin, else what was resolved, else what the base image brings, else None."""
         if name not in self._pins:
             self._pins[name] = self._find(name)
         return self._pins[name]
@@ -120,7 +124,11 @@ class View:
         return assumed_build(self.facts, version, cuda.versions) if cuda and not cuda.from_base else ""
 
     def _find(self, name: str) -> Pin | None:
-        text = self.stack.pins.get(name)
+        text, resolved = self.stack.pins.get(name), self.stack.resolved.get(name)
+        if resolved and (not text or _stands_for(text, resolved)):
+            versions = matching_releases(self.facts, name, resolved.version)
+            if versions or not text:
+                return Pin(name, resolved.version, versions, resolved=resolved)
         if text:
             return Pin(name, text, matching_releases(self.facts, name, text))
         # The solver notes what is read: a pin that no image brings does not depend on the base.
@@ -138,3 +146,9 @@ class View:
             changed.base = self.base
             changed._pins = {other: pin for other, pin in self._pins.items() if other != name}
         return changed
+
+
+def _stands_for(pin: str, resolved: ResolvedVersion) -> bool:
+    """Whether a resolved version says more than the pin that means it; torch 1.13.1 is not the build 1.13.1+cu117."""
+    more = resolved.matched or resolved.version != pin
+    return more and begins(pin, resolved.version) and local(pin) in ("", local(resolved.version))

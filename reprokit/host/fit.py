@@ -1,4 +1,4 @@
-"""Whether a recipe can be built, and whether a machine can run it or an image: what the rules of `compat` find."""
+"""Whether a machine can build or run a recipe, or run an image: what the rules of `compat` find."""
 
 from __future__ import annotations
 
@@ -123,23 +123,13 @@ def _valid(check: Callable[..., object], *values: str) -> bool:
     return True
 
 
-def errors_of(target: Target, force: bool, notify: Notify) -> list[str]:
-    """The errors that `force` ignores, one line each. Raises WorkFailed if there are errors and no `force`."""
-    errors = _error_lines(evaluate(bundled(), stack_of(target.variant)))
-    if errors and not force:
-        raise WorkFailed(
-            "\n  ".join([f"{target.label} cannot work:", *errors]),
-            hint=f"find pins that work with `reprokit check {target.label}`, or build anyway with --force",
-        )
-    for error in errors:
-        notify(f"ignored because of --force: {error}")
-    return errors
-
-
 def host_errors_of(target: Target, host: KnownHost, force: bool, notify: Notify, anyway: str) -> list[str]:
-    """As `errors_of`, about what a machine lacks; `anyway` is how to continue. Raises EngineError."""
+    """What a machine lacks for a recipe, one line each, if `force` ignores it.
+
+    Raises EngineError if it lacks something and there is no `force`; `anyway` is how to continue.
+    """
     found = evaluate(bundled(), stack_of(target.variant, host=host), (of_host.memory, of_host.disk))
-    errors = _error_lines(found)
+    errors = [in_words(finding) for finding in found if finding.severity == "error"]
     if errors and not force:
         remedies = [finding.remedy for finding in found if finding.severity == "error"]
         raise EngineError(
@@ -149,7 +139,3 @@ def host_errors_of(target: Target, host: KnownHost, force: bool, notify: Notify,
     for error in errors:
         notify(f"ignored because of --force: {error}")
     return errors
-
-
-def _error_lines(findings: Sequence[Finding]) -> list[str]:
-    return [f"{' with '.join(f.subjects)}: {f.reason}" for f in findings if f.severity == "error"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 from reprokit.display import Notify
 from reprokit.image.base.resolve import BaseImage
@@ -13,6 +13,7 @@ from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds.git.resolve import lock_commits
 from reprokit.supply.kinds.wheels.resolve import merged, resolve_wheels
+from reprokit.supply.kinds.wheels.within_facts import wheels_within_facts
 from reprokit.supply.lock.model import Distribution, GitCommit, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
@@ -58,7 +59,9 @@ def resolve_inputs(target: Target, rendered: Rendered, base: BaseImage, mirrors:
     commits: tuple[GitCommit, ...] = ()
     if rendered.sets["wheels"]:
         requests = request_of(target, rendered, base.architecture).wheels
-        found = merged({block: resolve_wheels(request, mirrors, notify) for block, request in requests.items()})
+        resolve = partial(resolve_wheels, mirrors=mirrors, notify=notify)
+        sets = {block: wheels_within_facts(target.variant, r, resolve, notify) for block, r in requests.items()}
+        found = merged(sets)
     if rendered.declares("REPROKIT_GIT") or rendered.declares("REPROKIT_ARCHIVES"):
         commits = lock_commits(target.variant.sources, wheel_requirements(target), {}, mirrors, notify)
     return Inputs(rendered, base, ServedSet(rendered.sets, wheels=found, git=commits))

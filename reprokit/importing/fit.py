@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
 
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import Facts
+from reprokit.compat.pins import of_project
 from reprokit.compat.solve.search import ChangedPin, solve
-from reprokit.compat.stack import stack_of
+from reprokit.compat.stack import stack_of, stated_wheels
 from reprokit.importing.edits import changed
-from reprokit.importing.permitted import RecipeChange
+from reprokit.importing.permitted import RecipeChange, release_of
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
 
@@ -34,9 +35,14 @@ class Fit:
         """
         lines = []
         variant = load_text(text, f"recipes/{name}.yaml", name).variants[variant_name]
-        stack = stack_of(variant)
-        if not any(finding.severity == "error" for finding in evaluate(self.facts, stack)):
+        stack = stack_of(variant, resolved=stated_wheels(_texts(variant.wheels)))
+        errors = [finding for finding in evaluate(self.facts, stack) if finding.severity == "error"]
+        if not errors:
             return text, []
+        # The wheels that clash may change as pins do.
+        named = {subject.partition("=")[0] for finding in errors for subject in finding.subjects}
+        wheels = {name: each.version for name, each in stack.resolved.items() if name in named}
+        stack = replace(stack, pins={**wheels, **stack.pins})
         fixed = {path.rpartition("/")[2] for path in kept if "/pins/" in path} | set(_FIXED)
         solution = solve(self.facts, stack, fixed & set(stack.pins))
         if solution.pins is None:
@@ -53,10 +59,11 @@ class Fit:
         return text, lines
 
     def _changes(self, variant: Variant, change: ChangedPin) -> list[RecipeChange] | str:
-        project = change.pin.replace("_", "-")
-        if not any(entry.startswith(f"{project}==") for entry in _texts(variant.wheels)) and change.pin != "torch":
+        entries = (entry.partition("==")[0] for entry in _texts(variant.wheels) if "==" in entry)
+        project = next((name for name in entries if of_project(name) == change.pin), "")
+        if not project and change.pin != "torch":
             return [RecipeChange("replace", f"/variants/*/pins/{change.pin}", change.new)]
-        return self.versions(variant, Requirement(f"{project}=={change.new}"))
+        return self.versions(variant, Requirement(f"{project or 'torch'}=={release_of(change.new)}"))
 
 
 def _texts(wheels: Collection[object]) -> list[str]:

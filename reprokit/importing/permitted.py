@@ -97,9 +97,7 @@ def _pin(path: str, value: Any, variant: Variant) -> RecipeChange | str:
     if name not in PIN_NAMES:
         raise ValueError
     if name in _WHEELS:
-        parts = version.partition("+")[0].count(".")
-        exact = version if parts > 1 or "+" in version else f"{version}.*"
-        return _wheel(f"{_PREFIX}wheels/-", f"{name.replace('_', '-')}=={exact}", variant)
+        return _wheel(f"{_PREFIX}wheels/-", f"{name.replace('_', '-')}=={release_of(version)}", variant)
     if name not in variant.pins:
         return f"add {name} {version}: it needs a block, which is yours to add"
     if name in ("python", "distro", "base"):
@@ -107,6 +105,11 @@ def _pin(path: str, value: Any, variant: Variant) -> RecipeChange | str:
     if variant.pins[name] == version:
         return f"{name} {version}: the recipe has it already"
     return RecipeChange("replace", path, version)
+
+
+def release_of(version: str) -> str:
+    """A version as `==` takes it: a short one stands for its whole series."""
+    return version if version.count(".") > 1 or "+" in version else f"{version}.*"
 
 
 def _submodules(path: str, value: Any, variant: Variant) -> RecipeChange | str:

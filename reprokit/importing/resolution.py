@@ -10,6 +10,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
+from reprokit.compat.model import Stack
+from reprokit.compat.pins import resolved_wheels
 from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question
@@ -28,6 +30,7 @@ from reprokit.redact import redact
 from reprokit.supply.kinds.wheels.listing import ListedFile, Listing
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import resolve_versions
+from reprokit.supply.kinds.wheels.within_facts import within_facts
 from reprokit.supply.mirrors.places import Mirrors
 
 _AT_ONCE = 8
@@ -73,13 +76,24 @@ class DayResolution:
         ]
 
     def ask(self, requested: Sequence[str]) -> dict[str, str]:
-        """Resolve requirements. Raises SourceError, see `resolve_versions`."""
+        """Resolve requirements, within the facts. Raises SourceError, see `resolve_versions`."""
         sdists, as_of = list(self.sdists.values()), AsOf(self.time, self.later)
-        request = WheelRequest(
-            requested, self.platform, sdists, self.indexes, as_of, constraints=self.excluded, sdists_if_needed=True
-        )
-        found = resolve_versions(request, self.mirrors, self.notify, self.preferred)
-        return {canonicalize_name(p.name): p.version for p in found}
+
+        def resolve(constraints: Sequence[str]) -> dict[str, str]:
+            limits = [*self.excluded, *constraints]
+            request = WheelRequest(
+                requested, self.platform, sdists, self.indexes, as_of, constraints=limits, sdists_if_needed=True
+            )
+            found = resolve_versions(request, self.mirrors, self.notify, self.preferred)
+            return {canonicalize_name(p.name): p.version for p in found}
+
+        return within_facts(resolve, self._stack, requested, self.notify)
+
+    def _stack(self, versions: Mapping[str, str]) -> Stack:
+        base = self.decision.base
+        pins = {name: choice.value for name, choice in self.decision.pins.items()}
+        wheels = ((name, version) for name, version in versions.items() if name not in self.sdists)
+        return Stack({**pins, "distro": base.distro, "python": base.python}, resolved=resolved_wheels(wheels, ""))
 
     def unfit(self, pins: Mapping[str, str]) -> list[str]:
         """Those whose wheels exclude this Python by an upper bound, which uv ignores and pip does not."""

@@ -155,6 +155,30 @@ def test_solve_is_offered_where_no_single_pin_is_enough(check: Call) -> None:
     assert offer in check("--pins", "cuda=10.2,torch=1.8.0+cu102", "--gpu", "3090").stdout.splitlines()
     assert "solve" not in check("--pins", "cuda=10.2", "--gpu", "3090").stdout
     assert "solve" not in check("--pins", "cuda=11.8").stdout
+    # No pins can help a driver that is too old for the GPU.
+    none = check("--pins", "cuda=12.1,torch=2.1.0+cu121", "--gpu", "H100", "--driver", "418.39")
+    assert "stack: 3 errors" in none.stdout and "solve" not in none.stdout
+
+
+def test_solve_is_not_offered_for_what_is_no_matter_of_pins(check: Call, recipe) -> None:
+    pins = 'pins: {python: "3.11", torch: "1.8.0", tvm: "0.7", llvm: "12"}'
+    recipe("x", f"variants: {{v: {{base: 'debian:12', {pins}, blocks: [nosuch]}}}}\n")
+    done = check("x")
+    assert "unknown block" in done.stdout and "tvm=0.7" in done.stdout and "finds pins" not in done.stdout
+    # What this machine lacks is a warning: it does not count as an error that no pin ends.
+    recipe("x", f"variants: {{v: {{base: 'debian:12', {pins}, requires: {{memory: 900TiB}}}}}}\n")
+    assert "`reprokit solve x:v`" in check("x").stdout
+
+
+def test_wheels_are_compared_too(check: Call, recipe) -> None:
+    recipe(
+        "x",
+        "variants: {v: {base: 'debian:12', pins: {python: '3.11'}, blocks: [python, wheels],"
+        " wheels: ['matplotlib==3.7.1', 'numpy==2.4.6']}}\n",
+    )
+    (finding,) = json.loads(check("x", "--json").stdout)["findings"]
+    assert (finding["rule"], finding["subjects"]) == ("known-clash", ["matplotlib=3.7.1", "numpy=2.4.6"])
+    assert finding["reason"].endswith("(matplotlib 3.7.1 and numpy 2.4.6: stated under `wheels`)")
 
 
 def test_the_build_that_was_assumed_is_named(check: Call) -> None:

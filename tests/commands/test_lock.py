@@ -9,14 +9,14 @@ import pytest
 
 from reprokit import paths
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, SourceError, UsageError
+from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
 from reprokit.image.lock import resolve
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
 from reprokit.recipe import find
 from reprokit.recipe.find import Target, target
 from reprokit.supply.lock.file import lock_path, read, write
-from reprokit.supply.lock.model import Base, Lock, PlainFile, VariantLock
+from reprokit.supply.lock.model import Base, Distribution, Lock, PlainFile, VariantLock
 
 RECIPE = "variants:\n  cpu: {base: 'debian:12', apt: [llvm-99-dev], blocks: [apt]}\n"
 
@@ -50,7 +50,7 @@ def test_a_read_only_checkout_is_refused_before_anything_is_resolved(
     assert "read-only" in error.message and error.where.endswith("recipes") and "recipes/" in error.hint
 
 
-@pytest.mark.parametrize("option", [["--update", "all"], ["--data"], ["--as-of", "2024-03-01"]])
+@pytest.mark.parametrize("option", [["--update", "all"], ["--data"], ["--as-of", "2024-03-01"], ["--force"]])
 def test_a_check_takes_no_option_that_changes_a_lock(call, recipe, option):
     recipe("gnn", RECIPE)
     error = call("lock", "--check", *option, "gnn").exception
@@ -122,3 +122,22 @@ def test_what_another_process_locks_meanwhile_stays(call, recipe, monkeypatch: p
     assert call("lock", "gnn:cpu").exit_code == 0
     found = read(path)
     assert list(found.variants) == ["cpu", "gpu"] and found.data == (meanwhile,)
+
+
+def test_what_the_facts_forbid_is_locked_only_by_force(call, recipe, monkeypatch: pytest.MonkeyPatch, tmp_path):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(Engine, "connect", lambda: None)
+    recipe("gnn", "variants: {cpu: {base: 'debian:12', pins: {numpy: '2.4.6'}}}\n")
+    wheel = {"name": "matplotlib", "version": "3.7.1", "file": "matplotlib-3.7.1-py3-none-any.whl", "size": 1}
+    wheels = (Distribution(**wheel, sha256="1" * 64),)
+    monkeypatch.setattr(
+        resolve, "lock_variant", lambda engine, target, *_: locked(target).model_copy(update={"wheels": wheels})
+    )
+    error = call("lock", "gnn").exception
+    assert isinstance(error, WorkFailed) and "compiled with NumPy 1 (matplotlib 3.7.1: locked by " in error.message
+    assert "lock anyway with --force" in error.hint
+    path = lock_path(target("gnn:cpu").path)
+    assert not path.exists()
+    assert call("lock", "gnn", "--force").exit_code == 0
+    assert read(path).variants["cpu"].wheels == wheels
+    assert "locked by" in call("check", "gnn").stdout and "cannot work" in call("build", "gnn").exception.message

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.compat.model import KnownHost
+from reprokit.compat.model import KnownHost, ResolvedVersion
 from tests.support.stacks import Check
 
 
@@ -30,6 +30,12 @@ from tests.support.stacks import Check
         ("dgl=0.6.1,python=3.10", "", "import", "dgl-python", "dgl=0.8.0.post1"),
         ("torch=2.7.0,distro=ubuntu:18.04", "", "import", "wheel-glibc", "distro=ubuntu:20.04"),
         ("tvm=0.15,llvm=12.0.0", "", "compile", "tvm-llvm", "llvm=12.0.1"),
+        # Not the distributions of which no fact says what they have.
+        ("gcc=13,distro=debian:11", "", "compile", "gcc-distro", "distro=debian:13"),
+        ("cuda=13.0,distro=debian:12,gcc=12", "", "compile", "cuda-distro", "distro=ubuntu:24.04"),
+        ("llvm=10,distro=debian:12", "", "compile", "llvm-distro", "distro=ubuntu:20.04"),
+        ("cmake=3.30,distro=debian:12", "", "compile", "cmake-distro", "cmake=3.25"),
+        ("cmake=3.31,distro=debian:12", "", "compile", "cmake-distro", "distro=debian:13"),
     ],
 )  # fmt: skip
 def test_nearest(check: Check, pins: str, gpu: str, purpose: str, rule: str, nearest: str) -> None:
@@ -42,6 +48,52 @@ def test_the_nearest_pin_ends_all_errors_of_the_same_pins(check: Check) -> None:
         ("known-clash", ("peft=0.4.0", "accelerate=0.21.0")),
         ("peft-requires", ("peft=0.4.0", "accelerate=0.21.0")),
     }
+
+
+@pytest.mark.parametrize(
+    ("pins", "has"),
+    [
+        ("gcc=99,distro=debian:12", "; debian:12 has gcc 11, 12.2.0"),
+        ("cmake=3.99,base=debian:12", "; debian:12 has cmake 3.25.1"),
+        ("numpy=99,distro=debian:12", "it knows 1.11 to 2.5"),
+    ],
+)
+def test_what_is_not_known_names_what_the_distribution_has(check: Check, pins: str, has: str) -> None:
+    (finding,) = check(pins)
+    assert finding.rule == "no-fact" and finding.reason.endswith(has)
+
+
+def test_a_release_that_the_distribution_does_not_have_names_the_one_that_it_has(check: Check) -> None:
+    (finding,) = check("python=3.11.9,distro=debian:12")
+    assert finding.reason == "debian:12 has python 3.11.2, not 3.11.9" and finding.remedy == "pin python=3.11.2"
+
+
+def locked(**versions: str) -> dict[str, ResolvedVersion]:
+    return {name: ResolvedVersion(version, "locked by x.lock.yaml") for name, version in versions.items()}
+
+
+def test_what_a_lock_has_is_what_a_pin_means(check: Check) -> None:
+    """gcc 10.3 crashes with CUDA 11.2, other releases of 10 do not."""
+    pins = "cuda=11.2,gcc=10"
+    assert [f.severity for f in check(pins) if f.rule == "cuda-gcc"] == ["warning"]
+    (finding,) = [f for f in check(pins, resolved=locked(cuda="11.2.2", gcc="10.3.0")) if f.rule == "cuda-gcc"]
+    assert finding.severity == "error" and finding.subjects == ("cuda=11.2.2", "gcc=10.3.0")
+    assert finding.reason.endswith("(cuda 11.2.2 and gcc 10.3.0: locked by x.lock.yaml)")
+    assert not [f for f in check(pins, resolved=locked(cuda="11.2.2", gcc="10.2.1")) if f.severity != "info"]
+    # Neither another build nor another version is.
+    assert not check("torch=1.13.1+cu117,cuda=11.7", resolved=locked(torch="1.13.1"))
+
+
+def test_a_lock_with_another_version_than_the_pin(check: Check) -> None:
+    (finding,) = check("cmake=3.30", resolved=locked(cmake="3.25.1"))
+    assert (finding.rule, finding.severity) == ("locked-pin", "warning")
+    assert finding.reason == "cmake 3.25.1 is locked by x.lock.yaml, but the pin is 3.30"
+    # A wheel of CMake comes before the distribution's.
+    assert not check("cmake=3.30,distro=debian:12", resolved=locked(cmake="3.30.5"))
+
+
+def test_no_fact_is_needed_on_what_is_only_resolved(check: Check) -> None:
+    assert check("distro=debian:12", resolved=locked(numpy="99.0", transformers="4.11.1")) == []
 
 
 def test_a_driver_is_offered_too(check: Check) -> None:

@@ -191,7 +191,7 @@ CASES = [
     # CUDA with the C library
     ("cuda=12.9,distro=ubuntu:25.04,gcc=14", "", "compile", None, {"cuda-distro": "warning", "cuda-glibc": "error"}),
     ("cuda=13.0,distro=ubuntu:25.04,gcc=14", "", "compile", None, {"cuda-distro": "warning"}),
-    ("cuda=13.1,distro=ubuntu:25.10,gcc=14", "", "compile", None, {"cuda-distro": "warning", "cuda-glibc": "error"}),
+    ("cuda=13.1,distro=ubuntu:25.10,gcc=15", "", "compile", None, {"cuda-distro": "warning", "cuda-glibc": "error"}),
     ("cuda=12.8,distro=debian:13,gcc=13", "", "compile", None, {"cuda-distro": "warning", "cuda-glibc": "error"}),
     ("cuda=12.4,distro=debian:13,gcc=13", "", "compile", None, {}),
     ("cuda=12.8,distro=debian:13,gcc=13", "", "run", None, {}),
@@ -203,6 +203,26 @@ CASES = [
     ("torch=2.6.0,distro=ubuntu:18.04", "", "import", None, {}),  # only its cu126 is manylinux_2_28
     ("torch=2.6.0+cu126,distro=ubuntu:18.04", "", "import", None, {"wheel-glibc": "error"}),
     ("cuda=11.8,distro=rockylinux:8,gcc=8.5", "", "compile", None, {}),
+    # What a block takes from the distribution
+    ("cmake=3.30,distro=debian:12", "", "compile", None, {"cmake-distro": "warning"}),
+    ("cmake=3.30,base=debian:12", "", "import", None, {"cmake-distro": "warning"}),
+    ("cmake=3.25,distro=debian:12", "", "compile", None, {}),
+    ("cmake=3.25.1,distro=debian:12", "", "compile", None, {}),
+    ("cmake=3,distro=debian:12", "", "compile", None, {}),
+    ("cmake=3.22,distro=ubuntu:22.04", "", "compile", None, {}),
+    ("cmake=3.25.2,distro=debian:12", "", "compile", None, {"distro-release": "warning"}),
+    ("python=3.11.9,distro=debian:12", "", "compile", None, {"distro-release": "warning"}),
+    ("python=3.11.2,distro=debian:12", "", "compile", None, {}),
+    ("python=3.10.12,distro=ubuntu:22.04", "", "compile", None, {}),  # its facts have no third number
+    ("python=3.14.2,distro=debian:sid", "", "compile", None, {}),  # which gets newer ones
+    ("gcc=12.4,distro=debian:12", "", "compile", None, {"distro-release": "warning"}),
+    ("gcc=12.2.0,distro=debian:12", "", "compile", None, {}),
+    ("gcc=11.3,distro=debian:12", "", "compile", None, {}),
+    ("gcc=13,distro=debian:10", "", "compile", None, {"gcc-distro": "unknown"}),
+    ("gcc=8,distro=debian:10", "", "compile", None, {}),
+    ("cuda=9.2,gcc=8,distro=debian:10", "", "run", None, {}),
+    ("cuda=10.2,gcc=8,distro=debian:10", "", "compile", None, {"cuda-distro": "unknown"}),
+    ("llvm=14,distro=ubuntu:25.04", "", "compile", None, {"llvm-distro": "unknown"}),
 ]  # fmt: skip
 
 

@@ -88,7 +88,7 @@ def test_old_projects_with_a_new_cmake() -> None:
         "path": "/src/taco",
         "submodules": True,
     }
-    for cmake, severity in (("4.0", {"cmake-4": "error"}), ("3.25", {})):
+    for cmake, severity in (("4.0", {"cmake-4": "error", "cmake-distro": "warning"}), ("3.25", {})):
         assert found(stack_of(variant(pins={"cmake": cmake}, sources=[source]))) == severity
 
 

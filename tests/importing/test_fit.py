@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from packaging.requirements import Requirement
+
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
-from reprokit.compat.stack import stack_of
+from reprokit.compat.stack import stack_of, stated_wheels
 from reprokit.importing.fit import Fit
+from reprokit.importing.permitted import RecipeChange
 from reprokit.recipe.load import load_text
+from reprokit.recipe.model import Variant
 
 RECIPE = """\
 name: tool
@@ -24,7 +28,8 @@ variants:
 
 def errors(text: str) -> list[str]:
     variant = load_text(text, "tool.yaml", "tool").variants["cuda"]
-    return [f.reason for f in evaluate(bundled(), stack_of(variant)) if f.severity == "error"]
+    stack = stack_of(variant, resolved=stated_wheels(map(str, variant.wheels)))
+    return [f.reason for f in evaluate(bundled(), stack) if f.severity == "error"]
 
 
 def fitted(cuda: str, gcc: str, kept: tuple[str, ...] = ()) -> tuple[str, list[str]]:
@@ -45,3 +50,17 @@ def test_pins_that_clash_change_least_and_the_error_is_named():
 def test_a_pin_that_was_just_set_stays():
     text, (line,) = fitted("10.2", "9", kept=("/variants/*/pins/cuda",))
     assert line.startswith("gcc: 9 -> ") and not errors(text)
+
+
+def test_wheels_that_clash_change_as_pins_do():
+    text = RECIPE.format(cuda="11.4", gcc="9").replace("3.8", "3.10")
+    text += "    wheels: [matplotlib==3.7.1, numpy==2.0.2]\n"
+    requested = []
+
+    def versions(variant: Variant, requirement: Requirement) -> list[RecipeChange]:
+        requested.append(str(requirement))
+        return [RecipeChange("replace", "/variants/*/wheels/1", "numpy==1.24.4")]
+
+    assert [line.partition(" (")[0] for line in errors(text)] == ["matplotlib before 3.8.4 was compiled with NumPy 1"]
+    changed, lines = Fit(bundled(), versions).fitted(text, "tool", "cuda")
+    assert requested == ["numpy==1.26.*"] and len(lines) == 1 and not errors(changed)

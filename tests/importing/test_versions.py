@@ -64,6 +64,14 @@ def test_versions_are_those_of_the_day_and_of_lock_files(index: Index, resolved)
     assert resolved(index, "plain", day="2021-06-03").pins["plain"] == "1.2"
 
 
+def test_versions_are_within_the_facts(index: Index, resolved):
+    index.wheel("matplotlib", "3.7.1", "2021-01-01", requires=("numpy>=1.20",))
+    index.wheel("numpy", "1.26.4", "2021-01-01")
+    index.wheel("numpy", "2.0.2", "2021-02-01")
+    assert resolved(index, "matplotlib==3.7.1").pins["numpy"] == "1.26.4"
+    assert resolved(index, "matplotlib==3.7.1", "numpy==2.0.2").pins["numpy"] == "2.0.2"
+
+
 def test_the_first_wheel_after_the_day_is_taken_and_named(index: Index, resolved):
     index.wheel("compiled", "1.0", "2021-01-01", "cp38-cp38-manylinux2014_x86_64")
     index.wheel("compiled", "1.1", "2021-08-01", "cp39-cp39-manylinux2014_x86_64")

@@ -1,4 +1,4 @@
-"""The distribution with LLVM, Python, gcc and CUDA: what its archives have."""
+"""The distribution with LLVM, Python, gcc, CMake and CUDA: what its archives have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from reprokit.compat.model import COMPILE
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, unknown, warning
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, series
-from reprokit.compat.view import View
+from reprokit.compat.view import Pin, View
+
+# Programs of a distribution, and how many numbers of a version name a series.
+_SERIES = {"gcc": 1, "python": 2, "cmake": 2}
 
 
 @rule("llvm-distro", changes="llvm distro")
@@ -25,7 +28,10 @@ def llvm(view: View) -> Iterator[Problem]:
 
 def _judge_llvm(facts: Facts, name: str, major: str) -> Iterator[Verdict]:
     archive, extra = facts.llvm.archives.get(name), facts.llvm.apt_llvm_org.get(name)
-    if archive is None or major in archive.majors:
+    if archive is None:
+        yield unknown(f"no fact says whether {name} has LLVM {major}")
+        return
+    if major in archive.majors:
         return
     if extra and (major in extra.majors or (extra.first and key(major) >= key(extra.first))):
         yield warning(f"{name} has no LLVM {major}; install it from apt.llvm.org", extra.source)
@@ -48,14 +54,13 @@ def python(view: View) -> Iterator[Problem]:
     if distro is None or pin is None or pin.from_base:
         return
     name, facts = distro.versions[0], view.facts.distros
-    minors = {d: dict.fromkeys(map(series, (f.python, *f.python_available))) for d, f in facts.distros.items()}
-    has, pinned = minors[name], list(map(series, pin.versions))
-    if any(minor in has for minor in pinned):
-        return  # a partial pin means the one that the distribution has
-    elsewhere = [d for d, others in minors.items() if any(overlap(m, p) for m in others for p in pinned)]
+    if _has(view, name, pin):
+        return
+    has, pinned = dict.fromkeys(map(series, offered(view, name, "python"))), series(pin.versions[-1])
+    elsewhere = [d for d in facts.distros if _has(view, d, pin)]
     ppa = facts.deadsnakes if name.startswith(facts.deadsnakes.family) else None
     reason = (
-        f"{name} has Python {', '.join(has)}: {pinned[-1]} must come from elsewhere"
+        f"{name} has Python {', '.join(has)}: {pinned} must come from elsewhere"
         + ("; the deadsnakes PPA has others" if ppa else "")
         + (f" ({', '.join(elsewhere)} has it)" if elsewhere else "")
     )
@@ -71,14 +76,16 @@ def gcc(view: View) -> Iterator[Problem]:
         return
     name, facts = distro.versions[0], view.distro(distro.versions[0])
     subjects = (pin.label, distro.label)
-    if facts.gcc_available:
-        majors = list(dict.fromkeys(series(v, 1) for v in pin.versions))
-        if not set(majors) & set(facts.gcc_available):
-            has = ", ".join(facts.gcc_available)
-            reason = f"{name} has gcc {has}, not {', '.join(majors)}: build it, or install it from elsewhere"
-            yield Problem(subjects, warning(reason, facts.source))
-    elif facts.glibcxx_max:
+    if not facts.gcc_available and facts.glibcxx_max:
         yield Problem(subjects, combined((f"gcc {v}", _judge_libstdcxx(view, name, v)) for v in pin.versions))
+    elif _has(view, name, pin):
+        return
+    elif facts.gcc_available:
+        has, pinned = ", ".join(facts.gcc_available), dict.fromkeys(series(v, 1) for v in pin.versions)
+        reason = f"{name} has gcc {has}, not {', '.join(pinned)}: build it, or install it from elsewhere"
+        yield Problem(subjects, warning(reason, facts.source))
+    else:
+        yield Problem(subjects, unknown(f"no fact says whether {name} has another gcc than {facts.gcc}", facts.source))
 
 
 def _judge_libstdcxx(view: View, name: str, gcc: str) -> Iterator[Verdict]:
@@ -94,6 +101,60 @@ def _judge_libstdcxx(view: View, name: str, gcc: str) -> Iterator[Verdict]:
     yield warning(reason, (*facts.source, "gcc_abi"))
 
 
+@rule("cmake-distro", changes="cmake distro")
+def cmake(view: View) -> Iterator[Problem]:
+    """The distribution's CMake, unless a wheel brings another one."""
+    distro, pin = view.known("distro"), view.known("cmake")
+    if distro is None or pin is None or "cmake" in view.stack.resolved:
+        return
+    name = distro.versions[0]
+    if not _has(view, name, pin):
+        elsewhere = [d for d in view.facts.distros.distros if _has(view, d, pin)]
+        where = f" ({', '.join(elsewhere)} has it)" if elsewhere else ""
+        has = f"{name} has CMake {view.distro(name).cmake}, not {pin.text}"
+        reason = f"{has}: build it, or install it from elsewhere{where}"
+        yield Problem((pin.label, distro.label), warning(reason, view.distro(name).source))
+
+
+@rule("distro-release")
+def release(view: View) -> Iterator[Problem]:
+    """The series of a pin, but another release of it: a block takes what the distribution has, and refuses it."""
+    distro = view.known("distro")
+    name = distro.versions[0] if distro else ""
+    if not name.partition(":")[2][:1].isdigit():
+        return  # what is not released yet gets newer ones
+    for program, numbers in _SERIES.items():
+        pin = None if program in view.stack.resolved else view.known(program)
+        if distro is None or pin is None or pin.from_base:
+            continue
+        same = [v for v in offered(view, name, program) if series(v, numbers) == series(pin.text, numbers)]
+        if same and not any(overlap(version, pin.text) for version in same):
+            reason = f"{name} has {program} {same[-1]}, not {pin.text}"
+            verdict = Verdict("warning", reason, view.distro(name).source, f"pin {program}={same[-1]}")
+            yield Problem((pin.label, distro.label), verdict)
+
+
+def offered(view: View, name: str, program: str) -> tuple[str, ...]:
+    """The versions of a program that a distribution has; () if the facts on it are about other programs."""
+    facts, llvm = view.distro(name), view.facts.llvm.archives.get(name)
+    cuda = facts.cuda_package
+    found = {
+        "gcc": (*(v for v in facts.gcc_available if v != series(facts.gcc, 1)), facts.gcc),
+        "python": (*(v for v in facts.python_available if v != facts.python), facts.python),
+        "cmake": (facts.cmake,),
+        "llvm": llvm.majors if llvm else (),
+        "cuda": (cuda.cuda,) if cuda else (),
+    }
+    return found.get(program, ())
+
+
+def _has(view: View, name: str, pin: Pin) -> bool:
+    """Whether a distribution has the series of a pin, which means the release there if it is not exact."""
+    numbers = _SERIES[pin.name]
+    pinned = {series(version, numbers) for version in pin.versions}
+    return any(series(version, numbers) in pinned for version in offered(view, name, pin.name))
+
+
 @rule("cuda-distro", changes="cuda distro", purposes=COMPILE)
 def cuda(view: View) -> Iterator[Problem]:
     """CUDA on a distribution whose base image does not contain it."""
@@ -104,7 +165,10 @@ def cuda(view: View) -> Iterator[Problem]:
     name, facts = distro.versions[0], view.distro(distro.versions[0])
     subjects, package = (pin.label, distro.label), facts.cuda_package
     if name.startswith("debian"):
-        if not facts.packages_cuda or (package and any(overlap(v, package.cuda) for v in pin.versions)):
+        if package and any(overlap(v, package.cuda) for v in pin.versions):
+            return
+        if not facts.packages_cuda:
+            yield Problem(subjects, unknown(f"no fact says which CUDA {name} packages"))
             return
         has = f"CUDA {package.cuda}" if package else "no CUDA"
         reason = f"{name} packages {has}: CUDA {pin.text} must come from NVIDIA"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.known import releases
-from reprokit.compat.rule import Problem, error, info, rule, unknown, warning
+from reprokit.compat.rule import Problem, Verdict, error, info, rule, unknown, warning
+from reprokit.compat.rules.distro import offered
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, parts, public, series
 from reprokit.compat.view import Pin, View
@@ -88,4 +89,17 @@ def covered(view: View) -> Iterator[Problem]:
             continue  # `torch-release` has an error
         known = releases(view.facts, name)
         span = f"; it knows {known[0]} to {known[-1]}" if known else ""
+        distro = view.known("distro")
+        has = offered(view, distro.versions[0], name) if distro else ()
+        span += f"; {distro.versions[0]} has {name} {', '.join(has)}" if distro and has else ""
         yield Problem((pin.label,), unknown(f"reprokit does not know {pin.label}, and cannot check it{span}"))
+
+
+@rule("locked-pin")
+def locked(view: View) -> Iterator[Problem]:
+    """What a pin names, in another version: the pin's block refuses it, and the facts are about the pin."""
+    for name, resolved in view.stack.resolved.items():
+        pinned = view.stack.pins.get(name)
+        if pinned and parts(pinned) and not overlap(pinned, resolved.version):
+            reason = f"{name} {resolved.version} is {resolved.origin}, but the pin is {pinned}"
+            yield Problem((f"{name}={pinned}",), Verdict("warning", reason, remedy=f"pin {name}={resolved.version}"))

@@ -63,10 +63,16 @@ def solve(facts: Facts, stack: Stack, fixed: Collection[str] = ()) -> Solution:
     return Solution(best, tuple(changes))
 
 
+def passing(facts: Facts, stack: Stack) -> dict[str, str] | None:
+    """Pins of a stack without errors, None if there are none. Unlike `solve`, this does not find out why."""
+    return _Search(facts, stack, ()).best(tuple(stack.pins))
+
+
 class _Search:
     def __init__(self, facts: Facts, stack: Stack, fixed: Collection[str]) -> None:
         view = View(facts, stack)
         self._pins = dict(stack.pins)
+        self._resolved = set(stack.resolved) - set(stack.pins)
         self._choices = {
             name: [PinOption(text, 0, 0)] if name in fixed else choices(view, name) for name, text in stack.pins.items()
         }
@@ -107,7 +113,7 @@ class _Search:
 
     def _narrowed(self, rule: CompatRule, conflict: Conflict, pins: dict[str, str], names: frozenset[str]) -> Conflict:
         """The conflict without those of `names` that it does not speak of and whose value does not matter."""
-        for name in sorted(names & conflict.pins - _named(conflict.finding, pins)):
+        for name in sorted(names & conflict.pins - self._named(conflict.finding, pins)):
             narrower = conflict.without(name)
             values = (choice.text for choice in self._choices[name])
             if all(self._implies(rule, {**pins, name: value}, narrower, name) for value in values):
@@ -116,13 +122,18 @@ class _Search:
 
     def _implies(self, rule: CompatRule, pins: dict[str, str], narrower: Conflict, name: str) -> bool:
         """Whether these pins have the same error, and for no other reason than the pins of `narrower`."""
-        spoken_of = _named(narrower.finding, pins)
+        spoken_of = self._named(narrower.finding, pins)
         return any(
             c.without(name).values <= narrower.values
             and c.context <= narrower.context
-            and _named(c.finding, pins) == spoken_of
+            and self._named(c.finding, pins) == spoken_of
             for c in self.conflicts.of_rule(rule, pins)
         )
+
+    def _named(self, finding: Finding, pins: dict[str, str]) -> set[str]:
+        """The pins that a finding speaks of; the base image where it speaks of what is inside."""
+        named = ({subject.partition("=")[0] for subject in finding.subjects} & set(PIN_NAMES)) - self._resolved
+        return named if named <= set(pins) else {*named, "base"}
 
     def reason(self, pins: dict[str, str]) -> Finding:
         """An error of these pins; one of the stack as it was, if there is one."""
@@ -146,12 +157,6 @@ class _Search:
         labels = dict.fromkeys(label for c in within for label in sorted(c.context))
         pins = [f"{name}={self._pins[name]}" for name in active]
         return Solution(None, (), (*pins, *labels), _first_of_each(c.finding for c in within))
-
-
-def _named(finding: Finding, pins: dict[str, str]) -> set[str]:
-    """The pins that a finding speaks of; the base image where it speaks of what is inside."""
-    named = {subject.partition("=")[0] for subject in finding.subjects} & set(PIN_NAMES)
-    return named if named <= set(pins) else {*named, "base"}
 
 
 def _first_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from reprokit.errors import UsageError, WorkFailed
-from reprokit.image.labels import ImageLabels
 from reprokit.image.lock.sections import stale
 from reprokit.image.render import Rendered, render
 from reprokit.recipe.find import Target
@@ -90,6 +89,8 @@ def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
     Without a lock, the Dockerfile decides alone; images of earlier versions have no label with its digest. A drifted
     image has newer apt packages than the lock (`build --drift`).
     """
+    from reprokit.image.labels import ImageLabels  # imports docker, which `check` does not need
+
     rendered, found = render(target), ImageLabels.read(labels)
     try:
         lock = fresh_lock(target, rendered)

@@ -15,7 +15,7 @@ SECTIONS = ("base", "services", *KINDS)
 _EMPTY = key_of([])
 
 
-def sections(target: Target, rendered: Rendered, machine: str, by_block: Collection[str] = ()) -> dict[str, str]:
+def sections(target: Target, rendered: Rendered | None, machine: str, by_block: Collection[str] = ()) -> dict[str, str]:
     """The hashes of a variant as its recipe and blocks are now; kinds in `by_block` are split into sets of blocks."""
     request = request_of(target, rendered, machine)
     asked = {kind.name: kind.asked(request) for kind in kinds()}
@@ -26,7 +26,10 @@ def sections(target: Target, rendered: Rendered, machine: str, by_block: Collect
     return {name: key_of(value) for name, value in inputs.items()}
 
 
-def stale(target: Target, rendered: Rendered, lock: VariantLock) -> list[str]:
-    """The sections of a lock that no longer match the recipe. A lock written before a kind existed has none of it."""
+def stale(target: Target, rendered: Rendered | None, lock: VariantLock) -> list[str]:
+    """The sections of a lock that no longer match the recipe. A lock written before a kind existed has none of it.
+
+    Without `rendered`, this says nothing of apt.
+    """
     now = sections(target, rendered, lock.machine, lock.by_block)
     return [name for name in SECTIONS if now.get(name, _EMPTY) != lock.inputs.get(name, _EMPTY)]

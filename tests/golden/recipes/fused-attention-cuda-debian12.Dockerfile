@@ -122,14 +122,14 @@ RUN set -eu; \
         torch==1.13.1 \
         numpy==1.23.5 \
         ninja==1.11.1.4 \
-        setuptools==65.7.0; \
+        setuptools==69.5.1; \
     python3 -c 'import sys, importlib.util; sys.exit(sys.version_info < (3, 12) and not importlib.util.find_spec("setuptools"))' || \
         python3 -m pip install --no-cache-dir --disable-pip-version-check --no-index --no-deps /usr/share/python-wheels/setuptools-*.whl; \
     set -- $(python3 -m pip show --disable-pip-version-check torch numpy ninja setuptools | sed -n 's/^Version: //p'); \
     expect torch 1.13.1 "${1:-}"; shift; \
     expect numpy 1.23.5 "${1:-}"; shift; \
     expect ninja 1.11.1.4 "${1:-}"; shift; \
-    expect setuptools 65.7.0 "${1:-}"; shift; \
+    expect setuptools 69.5.1 "${1:-}"; shift; \
     python3 -m pip check --disable-pip-version-check
 
 ARG REPROKIT_APT_EXTENSION=

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from reprokit.image.inputs import resolve_inputs
 from reprokit.image.lock import resolve
 from reprokit.image.lock.resolve import lock_variant, update_of
 from reprokit.image.lock.sections import stale
@@ -57,3 +58,21 @@ def test_wheels_come_from_the_locked_commit_of_a_branch(
     assert locked(None) == (first, {"one"})
     second = repositories.commit("team/tool", {"pyproject.toml": PROJECT.format('["one", "two"]')})
     assert locked(locks[0], update) == ((second, {"one", "two"}) if moves else (first, {"one"}))
+
+
+def test_wheels_are_resolved_within_the_facts(store: Store, target: Target, tmp_path: Path):
+    make_wheel(tmp_path, "matplotlib", "3.7.1", requires=("numpy>=1.20",))
+    for version in ("1.26.4", "2.0.2"):
+        make_wheel(tmp_path, "numpy", version)
+    mirrors = local_mirrors(store, pip=PipSettings(find_links=(tmp_path.as_uri(),)))
+
+    def numpy(matplotlib: str) -> str:
+        wheels = target_of(tmp_path, pins={"python": "3.11"}, blocks=["python", "wheels"], wheels=[matplotlib])
+        found = lock_variant(None, wheels, store, mirrors, None, update_of([], wheels, None), lambda line: None)  # type: ignore[arg-type]
+        unlocked = resolve_inputs(wheels, render(wheels), SimpleNamespace(architecture="x86_64"), mirrors, print)  # type: ignore[arg-type]
+        (version,) = {w.version for w in (*found.wheels, *unlocked.served.of("wheels")) if w.name == "numpy"}
+        return version
+
+    assert numpy("matplotlib==3.7.1") == "1.26.4"
+    make_wheel(tmp_path, "matplotlib", "3.9.2", requires=("numpy>=1.20",))
+    assert numpy("matplotlib") == "2.0.2"

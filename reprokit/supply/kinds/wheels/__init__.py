@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,7 @@ class Wheels(Kind):
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.wheels.resolve import lock_wheels, merged
+        from reprokit.supply.kinds.wheels.within_facts import wheels_within_facts
 
         old = request.old.wheels if request.old else ()
         pinned = {canonicalize_name(Requirement(text).name) for text in request.requirements}
@@ -43,7 +45,8 @@ class Wheels(Kind):
             # The recipe's own pins are no part of what a block installs alone; an earlier lock does not separate them.
             earlier = [w for w in old if not w.blocks and (block == self.name or w.name not in pinned)]
             keep = [*chain(*found.values()), *earlier, *(w for w in old if block in w.blocks)]
-            found[block] = lock_wheels(required, tools.mirrors, tools.notify, keep, request.freed)
+            resolve = partial(lock_wheels, mirrors=tools.mirrors, notify=tools.notify, keep=keep, update=request.freed)
+            found[block] = wheels_within_facts(request.variant, required, resolve, tools.notify)
         return {"wheels": merged(found)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:

@@ -80,11 +80,17 @@ def lock_wheels(
 
     with Measure(mirrors, notify) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
         with with_stubs(request, mirrors, notify) as (ready, builds):
-            packages, built = _with_sdists(ready, mirrors, notify, preferred(False))
+            try:
+                packages, built = _with_sdists(ready, mirrors, notify, preferred(False))
+            except uv.Unsatisfied as error:
+                raise _with_wheels(error, request, mirrors) from None
             found = {wheel.file: wheel for wheel in lock(packages, False)}
-        for needed in [*builds, *built]:
+        for project, needed in [*(("", each) for each in builds), *built.items()]:
             tools = replace(request, requirements=needed, sdists=())
-            more = resolve_versions(tools, mirrors, notify, preferred(True))
+            try:
+                more = resolve_versions(tools, mirrors, notify, preferred(True))
+            except uv.Unsatisfied as error:
+                raise _with_wheels(_unbuilt(project, error, request), request, mirrors) if project else error from None
             found = {**{wheel.file: wheel for wheel in lock(more, True)}, **found}
     return tuple(sorted(found.values(), key=lambda wheel: (wheel.name, wheel.file)))
 
@@ -102,8 +108,8 @@ def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package
 
 def _with_sdists(
     request: WheelRequest, mirrors: Mirrors, notify: Notify, preferred: Mapping[str, str]
-) -> tuple[list[uv.Package], list[list[str]]]:
-    """The packages, with an sdist where a project has no wheel; and what each of these needs to be built."""
+) -> tuple[list[uv.Package], dict[str, list[str]]]:
+    """The packages, with an sdist where a project has no wheel; and by these, NAME==VERSION, what builds them."""
     listing = Listing(mirrors)
     taken: dict[str, ListedFile] = {}
     sdists = list(request.sdists)
@@ -122,7 +128,7 @@ def _with_sdists(
             taken[name] = file
             sdists.append(Sdist(package=f"{name}=={version}", requires=index_requirements(requires or (), name)))
         else:
-            return found, [listing.build_requires(file) for file in taken.values()]
+            return found, {f"{name}=={file.version}": listing.build_requires(file) for name, file in taken.items()}
 
 
 def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ...]:
@@ -346,6 +352,28 @@ def _too_young(error: uv.Unsatisfied, request: WheelRequest, mirrors: Mirrors) -
             what = f"{index} has no {asked} of {day} for Python {python}: the first was uploaded on {first[:10]}"
             return "; ".join(filter(None, [what, base])), hint
     return (f"{base}, so no index has a wheel for it of {day}", hint) if base else None
+
+
+def _unbuilt(project: str, error: uv.Unsatisfied, request: WheelRequest) -> uv.Unsatisfied:
+    """The error that a project has no wheel, and that what builds its sdist has none either."""
+    why = f"what builds its sdist cannot be installed: {error.message}"
+    unbuilt = uv.Unsatisfied(f"no wheel of {project} for Python {request.platform.python}, and {why}", project)
+    unbuilt.unusable = (project,)
+    return unbuilt
+
+
+def _with_wheels(error: uv.Unsatisfied, request: WheelRequest, mirrors: Mirrors) -> uv.Unsatisfied:
+    """The error that a release has no usable wheel, with the nearest releases that have one."""
+    if error.where in error.unusable:
+        try:
+            files = Listing(mirrors).files(Requirement(error.where).name)
+        except (InvalidRequirement, SourceError):
+            return error
+        fitting = {f.version for f in files if f.is_wheel and f.version and f.fits(request.platform)}
+        near = nearest_versions(error.where, [str(v) for v in fitting if not v.is_prerelease])
+        named = f"nearest versions that have one: {', '.join(near)}" if near else ""
+        error.hint = "; or ".join(filter(None, [named, error.hint]))
+    return error
 
 
 def best(package: uv.Package, tags: Mapping[Tag, int], platform: Platform) -> uv.IndexFile:

@@ -59,6 +59,23 @@ def test_an_sdist_brings_what_its_build_requires(json_index: Index, mirrors: Mir
         lock_wheels(WheelRequest(["old==1.4"], PYTHON_311), mirrors)
 
 
+@pytest.mark.slow
+def test_an_sdist_that_cannot_be_built_is_named_with_the_nearest_wheels(json_index: Index, mirrors: Mirrors):
+    """As pandas 1.1.0 on Python 3.11, which is built with a NumPy that has no wheel there."""
+    json_index.sdist("old", "1.4", DAY, "", {"pyproject.toml": '[build-system]\nrequires = ["low==0.5"]\n'})
+    for version, tag in (("1.3", "cp38-cp38-manylinux2014_x86_64"), ("1.5", "py3-none-any"), ("1.6b1", "py3-none-any")):
+        json_index.wheel("old", version, DAY, tag)
+    nearest = "nearest versions that have one: 1.5"
+    with pytest.raises(SourceError) as error:
+        lock_wheels(WheelRequest(["old==1.4", "setuptools"], PYTHON_311), mirrors)
+    assert error.value.message.startswith("no wheel of old==1.4 for Python 3.11, and what builds its sdist cannot")
+    assert "low==0.5" in error.value.message and (error.value.where, error.value.hint) == ("old==1.4", nearest)
+    # An exact list is installed as it is.
+    with pytest.raises(SourceError, match=r"no wheel of old==1\.4") as error:
+        lock_wheels(WheelRequest(["old==1.4"], PYTHON_311), mirrors)
+    assert error.value.hint.startswith(f"{nearest}; or list a release without a wheel under `sdists`")
+
+
 @pytest.mark.parametrize(
     ("requires", "build"),
     [

@@ -1,0 +1,101 @@
+"""Whether a variant can be built: its pins, its wheels and what its lock has resolved, against the facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from reprokit.compat.evaluate import evaluate
+from reprokit.compat.facts import bundled
+from reprokit.compat.model import ResolvedVersion
+from reprokit.compat.pins import of_project, resolved_wheels
+from reprokit.compat.stack import stack_of, stated_wheels
+from reprokit.compat.version import begins, parts
+from reprokit.display import Notify
+from reprokit.errors import WorkFailed
+from reprokit.host.fit import in_words
+from reprokit.image.lock.read import variant_lock
+from reprokit.image.lock.sections import stale
+from reprokit.recipe.find import Target
+from reprokit.recipe.pin_names import NOT_ON_PYPI, PACKAGES
+from reprokit.recipe.requirements import required
+from reprokit.supply.kinds.wheels.within_facts import installed
+from reprokit.supply.lock.file import lock_path
+from reprokit.supply.lock.model import AptPackage, VariantLock
+
+# Packages of a distribution that a pin is about, and those that have its version in their names.
+_APT = {"cmake": "cmake", "nvidia-cuda-toolkit": "cuda"}
+_APT_WITH_VERSION = re.compile(r"(gcc|clang|llvm|python)-?([0-9.]+)(?:-dev)?")
+# `1:14.0.6-12`, or Debian's CUDA: the compiler's version before that of the toolkit in `11.8.89~11.8.0-5~deb12u1`.
+_UPSTREAM = re.compile(r"(?:\d+:)?(?:[\d.]+~)?(\d+(?:\.\d+)*)")
+# Other packages of conda are built otherwise than their wheels, which the facts are about.
+_CONDA = ("python", "numpy", *PACKAGES)
+_LOCKED = "locked by "
+
+
+def resolved_versions(target: Target) -> dict[str, ResolvedVersion]:
+    """The versions that the variant's wheels state, and those that its lock has resolved from what it requires now.
+
+    Raises UsageError if recipe or lock cannot be read.
+    """
+    lock = variant_lock(target)
+    # Compiling the templates, on which only apt depends, would take a quarter of the time of `check`.
+    return _resolved(target, lock, stale(target, None, lock) if lock else ())
+
+
+def _resolved(target: Target, lock: VariantLock | None, without: Collection[str] = ()) -> dict[str, ResolvedVersion]:
+    """The versions that no pin states, without those of stale sections of the lock; apt's depend on the base."""
+    stated = stated_wheels(each.text for each in required(target))
+    if lock is None:
+        return stated
+    origin = f"{_LOCKED}{lock_path(target.path)}"
+    apt = () if "base" in without else _of_apt(lock.apt, target.variant.pins)
+    found = {name: ResolvedVersion(version, origin) for name, version in apt}
+    if "conda" not in without:
+        for package in lock.conda:
+            name = "python" if package.name == "python" else of_project(package.name)
+            if name in _CONDA and parts(package.version):
+                found[name] = ResolvedVersion(package.version, origin, matched=True)
+    if "wheels" not in without:
+        # The block wheels comes last, and replaces what other blocks have installed alone.
+        wheels = sorted(lock.wheels, key=lambda wheel: "wheels" in wheel.blocks)
+        locked = resolved_wheels(installed(wheels), origin)
+        stated = {name: stated.get(name, each) for name, each in locked.items()}
+    return found | stated
+
+
+def _of_apt(packages: Collection[AptPackage], pins: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """The exact versions that pins mean; a dependency of other packages may be another one of the same program."""
+    for package in packages:
+        name = _APT.get(package.name, "")
+        if match := _APT_WITH_VERSION.fullmatch(package.name):
+            name = match[1] if begins(match[2], pins.get(match[1], "")) else ""
+        if name in pins and (upstream := _UPSTREAM.match(package.version)):
+            yield name, upstream[1]
+
+
+def errors_of(target: Target, force: bool, notify: Notify, lock: VariantLock | None = None) -> list[str]:
+    """The errors that `force` ignores, one line each. `lock` is one that is not written yet.
+
+    Raises WorkFailed if there are errors and no `force`.
+    """
+    resolved = _resolved(target, lock) if lock else resolved_versions(target)
+    findings = evaluate(bundled(), stack_of(target.variant, resolved=resolved))
+    found = [finding for finding in findings if finding.severity == "error"]
+    errors = [in_words(finding) for finding in found]
+    if errors and not force:
+        ways = [f"find pins that work with `reprokit check {target.label}`"]
+        names = (subject.partition("=")[0] for finding in found for subject in finding.subjects)
+        wheels = [n for n in dict.fromkeys(names) if n not in NOT_ON_PYPI and _is_locked(resolved.get(n))]
+        if wheels:
+            again = " ".join(f"--update {name.replace('_', '-')}" for name in wheels)
+            ways.append(f"resolve wheels again with `reprokit lock {target.label} {again}`")
+        ways.append(f"{'lock' if lock else 'build'} anyway with --force")
+        raise WorkFailed("\n  ".join([f"{target.label} cannot work:", *errors]), hint=", or ".join(ways))
+    for error in errors:
+        notify(f"ignored because of --force: {error}")
+    return errors
+
+
+def _is_locked(version: ResolvedVersion | None) -> bool:
+    return version is not None and version.origin.startswith(_LOCKED)
