@@ -24,9 +24,9 @@ COMMAND = "reprokit"
 
 def extra_command(extra: str) -> str:
     """The command that installs the extra into the environment that runs reprokit."""
-    origin, requirements = _origin(), _requirements(extra)
+    origin = _origin()
     if not origin:  # from an index, a folder of wheels or a wheel that is gone
-        return shlex.join([*_pip(), *requirements])
+        return shlex.join([*_pip(), *_requirements(extra)])
     editable = ["-e"] if origin.get("dir_info", {}).get("editable") else []
     source = _source(origin, extra)
     if (Path(sys.prefix) / "pipx_metadata.json").exists():

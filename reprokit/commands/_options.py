@@ -39,6 +39,7 @@ SignedBy = Annotated[
         help="Refuse bundles without a signature by one of these keys: a public key, or allowed signers.",
     ),
 ]
+Every = Annotated[bool, typer.Option("--all", help="Without names: every recipe, also those that come with reprokit.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 ContainerName = Annotated[
     str,

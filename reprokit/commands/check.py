@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.commands._findings import as_json as finding_as_json
 from reprokit.commands._findings import show, summary
@@ -25,12 +24,13 @@ if TYPE_CHECKING:
 def check(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="NAME[:VARIANT]", help="Recipes; all by default.", autocompletion=completion.targets),
+        options.recipes("Else the recipes of ./recipes."),
     ] = None,
     pins: PINS = None,
     gpu: GPU = None,
     driver: DRIVER = "",
     purpose: PURPOSE = "",
+    every: options.Every = False,
     sources: bool = typer.Option(False, "--sources", help="Print the sources of each finding."),
     json: options.Json = False,
 ) -> None:
@@ -45,7 +45,7 @@ def check(
     asked = machine(facts, gpu or [], driver, purpose)
     if pins is not None and names:
         raise UsageError("recipes and --pins exclude each other", hint="use two commands")
-    stacks = [("", True, asked.stack_of_pins(pins), [])] if pins is not None else _recipes(names or [], asked)
+    stacks = [("", True, asked.stack_of_pins(pins), [])] if pins is not None else _recipes(names or [], every, asked)
     results = [
         CheckResult(label, counts, [*of_recipe, *map(_about_this_host, evaluate(facts, stack))])
         for label, counts, stack, of_recipe in stacks
@@ -132,15 +132,15 @@ def _read(target: Target) -> tuple[dict[str, ResolvedVersion], list[Finding]]:
         return {}, [Finding("error", "recipe", (error.where or str(target.path),), error.message, remedy=error.hint)]
 
 
-def _recipes(names: list[str], asked: AskedFor) -> list[tuple[str, bool, Stack, list[Finding]]]:
+def _recipes(names: list[str], every: bool, asked: AskedFor) -> list[tuple[str, bool, Stack, list[Finding]]]:
     """The stacks of recipes: label, whether it counts, stack, faults of the recipe itself. Raises UsageError."""
     from reprokit.compat.model import KnownHost
     from reprokit.host import disk, memory
-    from reprokit.recipe.find import current_targets, recipe_names, split, targets
+    from reprokit.recipe.find import current_targets, default_names, split, targets
 
     host = KnownHost(memory.memory_bytes(), disk.free_bytes(disk.ENGINE_ROOT))
     named = {t.label for name in names if split(name)[1] for t in targets(name)}
-    found = [t for name in names for t in targets(name)] if names else current_targets(recipe_names())
+    found = [t for name in names for t in targets(name)] if names else current_targets(default_names(every))
     if not found:
         raise UsageError("no recipes found", hint="write one with `reprokit new NAME`, or check pins with --pins")
     stacks = []

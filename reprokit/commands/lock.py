@@ -24,6 +24,7 @@ def lock(
         typer.Option(metavar="PIN", help="Resolve it again: a wheel, a source, a section such as apt, all."),
     ] = None,
     check: bool = options.flag("--check", "Write nothing; exit with 1 if a lock is stale or missing."),
+    every: options.Every = False,
     data: bool = options.flag("--data", "Also lock data of unknown checksum, which is downloaded."),
     as_of: str = typer.Option(
         "", "--as-of", metavar="DATE|commit|now", help="Resolve wheels again, to what the indexes had on that day."
@@ -35,7 +36,7 @@ def lock(
     from reprokit.display import StepDisplay
     from reprokit.errors import UsageError
     from reprokit.explain.last import explained
-    from reprokit.recipe.find import current_targets, recipe_names
+    from reprokit.recipe.find import current_targets, default_names
 
     names = names or []
     if not names and not check:
@@ -45,7 +46,7 @@ def lock(
     if check and (update or data or as_of or force):
         raise UsageError("--check writes nothing", hint="leave out --update, --data, --as-of and --force")
     # The authors' own stacks are never built, so they are locked only by name.
-    targets = current_targets(names or recipe_names())
+    targets = current_targets(names or default_names(every))
     if check:
         _check(targets, bool(names), as_json)
         return

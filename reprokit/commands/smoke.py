@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 
 def smoke(
-    names: Annotated[list[str] | None, options.recipes("Else all that this host can run.")] = None,
+    names: Annotated[list[str] | None, options.recipes("Else those of ./recipes that this host can run.")] = None,
     junit: Annotated[
         Path | None,
         typer.Option("--junit", metavar="FILE", autocompletion=completion.files, help="Also write JUnit XML there."),
     ] = None,
+    every: options.Every = False,
     as_json: options.Json = False,
     on: options.On = None,
 ) -> None:
@@ -43,11 +44,12 @@ def smoke(
     stops no other. Exit code 3 where nothing could run at all. With --on they are tried on another machine, which
     needs Docker and the images, but no reprokit.
     """
-    chosen = find.current_targets(names or [])
+    chosen = find.current_targets(names) if names else None
+    others = [] if names else find.default_names(every)
     results: list[TrialResult] = []
     _write(junit, results)
     with options.engine_on(on) as engine:
-        for found in _trials(engine, chosen if names else None):
+        for found in _trials(engine, chosen, others):
             results.append(found)
             _write(junit, results)
             if not as_json:
@@ -62,8 +64,8 @@ def smoke(
         raise typer.Exit(code)
 
 
-def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialResult]:
-    """The result of each target; without a choice, of all that this host can run."""
+def _trials(engine: Engine, chosen: Sequence[Target] | None, names: Sequence[str]) -> Iterator[TrialResult]:
+    """The result of each target; without a choice, of all variants of `names` that this host can run."""
     from reprokit.image.lock.fit import errors_of
     from reprokit.smoke.run import Trial
 
@@ -74,7 +76,7 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialRe
         on_step=lambda target, name: notify(f"{target.label}: {name}"),
     )
     gpus = engine.host.gpus() if chosen is None else []
-    for target in chosen if chosen is not None else _all():
+    for target in chosen if chosen is not None else _current(names):
         if isinstance(target, TrialResult):
             yield target
         elif chosen is None and (reason := _not_here(engine, target, gpus)):
@@ -83,9 +85,9 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None) -> Iterator[TrialRe
             yield trial.run(target)
 
 
-def _all() -> Iterator[Target | TrialResult]:
+def _current(names: Sequence[str]) -> Iterator[Target | TrialResult]:
     """Every variant that is not historic; a recipe that cannot be read is a failure and stops no other."""
-    for name in find.recipe_names():
+    for name in names:
         try:
             yield from find.current_targets([name])
         except ReprokitError as error:

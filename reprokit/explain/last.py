@@ -52,7 +52,7 @@ class LastFailure:
     def __str__(self) -> str:
         name = f"{Path(self.recipe).stem}:{self.variant}" if self.recipe else ""
         command = f"`{' '.join(filter(None, ('reprokit', self.verb, name)))}`"
-        where = f" ({self.recipe})" if self.recipe else ""
+        where = f" ({paths.from_here(self.recipe)})" if self.recipe else ""
         return f"{command} failed on {self.time.replace('T', ' ')}{where}"
 
 

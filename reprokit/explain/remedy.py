@@ -47,7 +47,9 @@ _WORDS = re.compile(
     r"an?|again|and|before|brings|by|for|from|in|it|of|on|or|package|solves|that|the|them|this|to|together|where|with\w*"
 )
 # Fields that change no input of the image.
-_OF_RUNS = frozenset(("shm", "requires", "env"))
+_OF_RUNS = frozenset(("shm", "env"))
+# Fields about the machine's memory, disk and processors. What to do there comes before them.
+_OF_RESOURCES = frozenset(("requires", "build_args"))
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def remedy(cause: Cause, subject: Subject | None = None) -> list[str]:
         own = general or [f"change what the recipe installs and runs, {from_here(where_in(subject.target, ()))}"]
         return written if len(general) == len(clauses) else ["; ".join(own)]
     steps, label = "; ".join(edits), subject.target.label
+    if changes and all(_field(change) in _OF_RESOURCES for change in changes):
+        return ["; ".join(general), f"in the recipe: {steps}"] if general else [steps]
     if not changes or any(_field(change) not in _OF_RUNS for change in changes):
         steps += f"; then `reprokit lock {label}` and `reprokit build {label}`"
     return [steps, *([f"otherwise: {'; '.join(general)}"] if general else [])]

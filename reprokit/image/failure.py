@@ -19,7 +19,8 @@ _LINES = 4
 _LONGEST_LINE = 400
 _LONGEST_STEP = 100
 _PRODUCT = re.compile(r"expected (.+) (?:built|present|installed), found nothing")
-_MADE = re.compile(rb"^reprokit: made (.{1,300})$", re.MULTILINE)
+# Builders put colours and step numbers before it.
+_MADE = re.compile(rb"reprokit: made ([^\n]{1,300})$", re.MULTILINE)
 _MOST_MADE = 5
 
 

@@ -56,6 +56,21 @@ def recipe_names() -> list[str]:
     return list(recipe_files())
 
 
+def default_names(every: bool) -> list[str]:
+    """What verbs take if no recipe is named: those of ./recipes if there is such a folder, else or with `every` all.
+
+    Raises UsageError if that folder has no recipe.
+    """
+    files, own = recipe_files(), Path.cwd() / "recipes"
+    if every or not own.is_dir():
+        return list(files)
+    names = [name for name, file in files.items() if file.is_relative_to(own.resolve())]
+    if not names:
+        hint = "write one with `reprokit new NAME`; --all takes the recipes that come with reprokit"
+        raise UsageError("this folder has no recipe", str(own), hint)
+    return names
+
+
 def load_recipe(name: str) -> Recipe:
     """The recipe called `name`, or in the file `name`. Raises UsageError if there is none or it is not valid."""
     return load_file(recipe_file(name))

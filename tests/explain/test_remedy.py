@@ -89,6 +89,13 @@ def test_what_changes_no_image_needs_no_build(failed) -> None:
     assert remedy(cause, failed()) == ["set `shm` to 8GiB, recipes/mk.yaml:4", "otherwise: num_workers=0"]
 
 
+def test_what_the_machine_lacks_comes_before_the_recipe(failed) -> None:
+    change = {"op": "add", "path": "/variants/*/build_args/MAX_JOBS", "value": "3"}
+    cause = Cause("x", 1, "", "", "MAX_JOBS=3 reprokit build ...", [change], 0.9, [])
+    expected = ["MAX_JOBS=3 reprokit build ...", "in the recipe: set `build_args.MAX_JOBS` to 3, recipes/mk.yaml:4"]
+    assert remedy(cause, failed()) == expected
+
+
 def test_no_bundled_remedy_for_a_recipe_is_one_for_a_hand_made_machine(failed) -> None:
     subject, checked = failed("run"), 0
     for rule in bundled()[0]:

@@ -147,7 +147,7 @@ def test_an_absent_product_is_named_with_its_line_and_the_nearest_that_was_made(
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "stencil.yaml").write_text(STENCIL)
-    output = "".join(f"reprokit: made {path}\n" for path in made)
+    output = "\x1b[91m" + "".join(f"reprokit: made {path}\n" for path in made)
     output += "reprokit: block cmake: expected build/stencill built, found nothing\n"
     end, gateway = Failed("cmake", "RUN ninja", "code: 1"), cast(Gateway, Asked())
     error = build_error(target("stencil.yaml"), end, "code: 1", causes_of(output), gateway, output.encode())

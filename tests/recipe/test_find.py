@@ -29,6 +29,20 @@ def test_where_the_user_stands_comes_first(tmp_path, monkeypatch):
     assert {"extra", "faith", "featgraph"} <= set(find.recipe_names()) and "extra.lock" not in find.recipe_names()
 
 
+def test_without_a_name_verbs_take_the_recipes_of_the_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPROKIT_RECIPES", str(tmp_path / "more"))
+    write(tmp_path / "more", "extra")
+    assert {"extra", "faith"} <= set(find.default_names(False))
+    (tmp_path / "recipes").mkdir()
+    with pytest.raises(UsageError, match="this folder has no recipe"):
+        find.default_names(False)
+    write(tmp_path / "recipes", "mine")
+    write(tmp_path / "recipes" / "mk", "mk")
+    assert find.default_names(False) == ["mine", "mk"]
+    assert {"extra", "faith", "mine"} <= set(find.default_names(True))
+
+
 def test_a_historic_variant_is_meant_only_by_its_own_name():
     def meant(*names):
         return [t.label for t in find.current_targets(names)]

@@ -245,7 +245,7 @@ def test_smoke_runs_on_a_node(nodes: Cluster, name: str, call: Call):
     (result,) = json.loads(done.stdout)["results"]
     assert [(s["name"], s["status"]) for s in result["steps"]][-2:] == [("echo fine", "pass"), ("nvidia-smi", "skip")]
     assert not any("smoke" in c["Names"][0] for c in node.engine().containers([f"reprokit.recipe={name}"]))
-    rest = call("smoke", "--on", node.login, "--json")
+    rest = call("smoke", "--all", "--on", node.login, "--json")
     assert rest.returncode == 0, rest.stderr
     others = {r["name"]: (r["status"], r["reason"]) for r in json.loads(rest.stdout)["results"]}
     assert others.pop(f"{name}:cpu")[0] == "pass"
