@@ -199,7 +199,7 @@ def test_a_device_arrives_through_the_hook(engine, hooked, made, sh):
     second.api.load_image(engine.api.get_image(f"reprokit/{made.label}"))
     said: list[str] = []
     name = ensure_running(second, made, RunOptions(gpus="device=0,1", network="none"), said.append)
-    assert said[1:] == ["GPUs: device=0,1, through NVIDIA runtime"]
+    assert said[2:] == ["GPUs: device=0,1, through NVIDIA runtime"]
     assert asked.read_text() == "0,1"
     looked = execute(second, name, ["sh", "-c", "test -c /dev/nvidia0 && echo x > /dev/nvidia0 && echo there"])
     assert looked.stdout == "there\n", looked
