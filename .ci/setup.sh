@@ -265,7 +265,15 @@ open_socket() {
 
 # --- the virtual environment ----------------------------------------------------------------------------------------
 
-pip_install() { "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" </dev/null; }
+# pip warns about the user's own settings at each call, for example about a folder that does not exist.
+pip_install() {
+    errors=$(mktemp)
+    status=0
+    "$venv/bin/python" -m pip install -q --disable-pip-version-check "$@" </dev/null 2>"$errors" || status=$?
+    [ "$status" -eq 0 ] || cat "$errors" >&2
+    rm -f "$errors"
+    return "$status"
+}
 
 # PyPI's torch for Linux brings gigabytes of CUDA, which no test on the host needs. So: the CPU build if the user's own
 # pip settings have it, then PyTorch's index of CPU builds, and only then what `pip install .[extension]` takes.

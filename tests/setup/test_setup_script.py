@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.paths import ROOT
+from tests.support.wheels import make_wheel
 
 if TYPE_CHECKING:
     from tests.support.bare_machine import Machine
@@ -102,6 +103,19 @@ def test_an_environment_whose_making_was_interrupted_is_mended(machine: Machine)
     done = machine.setup("lint")
     assert done.returncode == 0, done.stderr
     assert machine.setup("lint").stdout == "setup: .venv is up to date\n"
+
+
+@pytest.mark.slow
+def test_what_pip_warns_of_is_shown_only_if_it_fails(machine: Machine) -> None:
+    backend = machine.checkout / "backend.py"
+    backend.write_text(backend.read_text().replace("Version: 1\\n", "Version: 1\\nRequires-Dist: one\\n", 1))
+    wheels = machine.checkout.parent / "wheels"
+    settings = {"PIP_FIND_LINKS": f"nowhere {wheels}"}
+    done = machine.setup("lint", **settings)
+    assert done.returncode == 4 and "'nowhere' is ignored" in done.stderr
+    make_wheel(wheels, "one", "1")
+    done = machine.setup("lint", **settings)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.slow
