@@ -165,7 +165,7 @@ def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
     package = AptPackage(
         name="dpkg", version="1", architecture="amd64", archive="ubuntu", path="pool/d", sha256="0" * 64, size=1
     )
-    locked = Bootstrap(distribution="ubuntu", suite="focal", architecture="amd64", as_of="20261121T101500Z", packages=(package,))
+    locked = Bootstrap(distribution="ubuntu", suite="focal", architecture="amd64", packages=(package,))
     fetched: list[LockedInput] = []
 
     def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: Store, notify) -> str:
