@@ -37,13 +37,21 @@ def parameter(text: str) -> tuple[str, str | int | float | bool]:
         raise UsageError(f"{where}: {error}", hint=_HINT) from None
 
 
-def doubtful(title: str, benchmark: Benchmark, names: Iterable[str]) -> list[str]:
-    """A line for each name that its matrix and command do not have, where it resembles one that they have.
+def check_names(label: str, benchmarks: Iterable[Benchmark], names: Iterable[str], where: str) -> None:
+    """Raises UsageError for a variable that none of the benchmarks has: the same would be measured again and again.
 
-    Programs read other variables, too. But a slip would measure the same thing again and again, in silence.
+    A benchmark has those of its matrix and command. Programs and libraries read others, such as OMP_NUM_THREADS.
     """
-    own = {*benchmark.matrix, *re.findall(r"\$\{?([A-Za-z_]\w*)", benchmark.command)}
-    similar = {name: nearest(name, sorted(own)) for name in names if name not in own}
-    return [
-        f"{title} gets {name}, which its command and matrix do not have{like}" for name, like in similar.items() if like
-    ]
+    own = dict.fromkeys(
+        name
+        for benchmark in benchmarks
+        for name in (*benchmark.matrix, *re.findall(r"(?:\$\{?|['\"])([A-Za-z_]\w*)", benchmark.command))
+    )
+    for name in [name for name in names if name not in own]:
+        of_a_program = re.fullmatch("[A-Z][A-Z0-9]*_[A-Z0-9_]*", name)
+        similar = nearest(name, own, 0.8 if of_a_program else 0.5)
+        if similar or not of_a_program:
+            variables = (
+                f"variables are {', '.join(own)}" if own else "name it in the `matrix` or command of a benchmark"
+            )
+            raise UsageError(f"no benchmark of {label} has the variable {name}{similar}", where, variables)

@@ -16,7 +16,7 @@ import typer
 from reprokit import completion
 from reprokit.bench import extension
 from reprokit.bench.container import bench_name, machine_lock
-from reprokit.bench.parameters import doubtful, parameter
+from reprokit.bench.parameters import check_names, parameter
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, assignments, with_parameters
 from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
@@ -94,9 +94,9 @@ def bench(
     target = find.target(name)
     file = records.absolute() if records else Path(lines.FOLDER) / f"{target.recipe.name}.jsonl"
     fixed = {name: [value] for name, value in map(parameter, params)}
-    chosen = {n: with_parameters(b, fixed) for n, b in _chosen(target, benchmarks or [], with_extension).items()}
-    for title, benchmark in chosen.items():
-        notify(*doubtful(title, benchmark, fixed))
+    requested = _chosen(target, benchmarks or [], with_extension)
+    check_names(target.label, requested.values(), fixed, str(target.path))
+    chosen = {title: with_parameters(benchmark, fixed) for title, benchmark in requested.items()}
     jobs = [(title, b, combination) for title, b in chosen.items() for combination in b.combinations()]
     outcome = BenchOutcome(Rounds(repeat, warm_up, timeout), file, len(jobs))
     lines.check_writable(file, "--records FILE")

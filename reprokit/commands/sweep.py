@@ -64,7 +64,7 @@ def sweep(
     """
     _check_image(image, runner)
     found = sweep_file.load(file)
-    jobs = planning.jobs_of(found, str(file), _image_of(runner, image), notify)
+    jobs = planning.jobs_of(found, str(file), _image_of(runner, image))
     nodes = _nodes(found.nodes, str(file)) if not runner else []
     with ExitStack() as locks:
         # Two processes with the same jobs would measure them twice.

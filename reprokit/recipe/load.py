@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from reprokit import paths
 from reprokit.errors import UsageError, unread
 from reprokit.recipe import yaml
+from reprokit.recipe.claim import ClaimBaseline
 from reprokit.recipe.explain import explained
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
@@ -16,6 +19,7 @@ from reprokit.untrusted.limits import VALUES
 from reprokit.untrusted.time_limit import processor_time
 
 _MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
+_NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")  # of a metric; a claim may have words instead
 _SECONDS = 3.0  # they take less than 0.1 s
 
 
@@ -70,6 +74,7 @@ def _read(text: str, where: str, name: str) -> Recipe:
             f"rename the file to {recipe.name}.yaml",
         )
     _check_names(recipe, document)
+    _check_claims(recipe, document)
     return recipe
 
 
@@ -104,6 +109,43 @@ def _check_names(recipe: Recipe, document: yaml.Document) -> None:
             if name in names[:index]:
                 at = document.line(("variants", key, "sources", index))
                 raise UsageError(f"two sources of {key} are called {name!r}", f"{document.where}:{at}", "rename one")
+
+
+def _check_claims(recipe: Recipe, document: yaml.Document) -> None:
+    """Refuse claims about a benchmark, metric, parameter or variant that the recipe does not have.
+
+    A metric that no benchmark measures is written in words.
+    """
+    for index, claim in enumerate(recipe.claims):
+        path: yaml.Path = ("claims", index)
+        base = claim.baseline or ClaimBaseline(value=1)
+        if claim.benchmark:
+            _check_name(claim.benchmark, recipe.benchmarks, (*path, "benchmark"), "a benchmark", document)
+        if base.variant:
+            _check_name(base.variant, recipe.variants, (*path, "baseline", "variant"), "a variant", document)
+        about = [each for name, each in recipe.benchmarks.items() if claim.benchmark in ("", name)]
+        metrics = dict.fromkeys(metric for each in about for metric in each.measures)
+        complete = all(each.parse.format == "lines" or each.parse.metrics for each in about)
+        for metric, field in ((claim.metric, ("metric",)), (base.metric, ("baseline", "metric"))):
+            if about and complete and _NAME.fullmatch(metric):
+                _check_name(metric, metrics, (*path, *field), "a metric of its benchmarks", document)
+        for metric, params, field in (
+            (claim.metric, claim.params, ("params",)),
+            (base.metric or claim.metric, base.params, ("baseline", "params")),
+        ):
+            measuring = [each for each in about if metric in each.measures]
+            own = dict.fromkeys(name for each in measuring for name in each.parameters)
+            for name in params if measuring and all(each.parse.format == "lines" for each in measuring) else ():
+                _check_name(name, own, (*path, *field, name), f"a parameter of {metric}", document)
+
+
+def _check_name(name: str, names: Collection[str], path: yaml.Path, what: str, document: yaml.Document) -> None:
+    if name not in names:
+        raise UsageError(
+            f"{'.'.join(map(str, path))} names {name!r}, which is not {what}{nearest(name, names)}",
+            f"{document.where}:{document.line(path)}",
+            f"there are {', '.join(names)}" if names else "",
+        )
 
 
 def host_name(recipe: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import product
 from math import prod
 from pathlib import PurePosixPath
@@ -265,6 +266,17 @@ class Benchmark(RecipePart):
         if self.combination_count > MOST_COMBINATIONS:
             raise ValueError(f"`matrix` has {self.combination_count} combinations, more than {MOST_COMBINATIONS}")
         return self
+
+    @property
+    def measures(self) -> list[str]:
+        """The metrics, as far as the recipe states them."""
+        return [*(value.metric for value in self.parse.values), *self.parse.metrics]
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters of its records, with `format: lines`."""
+        patterns = [*self.parse.context, *(value.pattern for value in self.parse.values)]
+        return [*self.matrix, *(name for text in patterns for name in re.findall(r"\(\?P<(\w+)>", text))]
 
     @property
     def combination_count(self) -> int:

@@ -168,7 +168,7 @@ def _judged(recipe: Recipe, claim: Claim, evidence: _Evidence, facts: Facts) -> 
 
 def _doubts(claim: Claim, found: _Found) -> Iterator[str]:
     """What a reader should know of the records behind a verdict."""
-    if not claim.gpu:
+    if not (claim.gpu or claim.cpu):
         yield "the recipe does not say on which GPU it was measured"
     if claim.gpu == "none" and not claim.cpu:
         yield "the recipe does not say on which CPU it was measured"

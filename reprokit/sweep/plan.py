@@ -11,9 +11,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from reprokit.bench.parameters import doubtful
+from reprokit.bench.parameters import check_names
 from reprokit.bench.run import assignments, benchmarks, with_parameters
-from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.image.lock.read import recipe_lock, variant_lock
 from reprokit.image.render import render
@@ -84,7 +83,6 @@ def jobs_of(
     sweep: SweepFile,
     where: str,
     image_of: Callable[[Target], str] = lambda target: "",
-    notify: Notify = lambda line: None,
 ) -> list[Job]:
     """All jobs of a sweep, shuffled by its seed. Raises UsageError, also for too many, and for one named twice.
 
@@ -97,9 +95,7 @@ def jobs_of(
             variant = (target.path, target.variant_name)
             if variant not in images:
                 images[variant] = image_of(target)
-            for name, benchmark in benchmarks(target, run.benchmarks).items():
-                for line in doubtful(f"{target.label} {name}", benchmark, run.parameters):
-                    notify(line)
+            check_names(target.label, benchmarks(target, run.benchmarks).values(), run.parameters, where)
             for job in _jobs(sweep, run, target, where, images[variant]):
                 if job.id in found:
                     raise UsageError(f"{job.title} is named twice", where, "use `repeats` to measure more often")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.bench.parameters import doubtful, parameter
+from reprokit.bench.parameters import check_names, parameter
 from reprokit.errors import UsageError
 from reprokit.recipe.model import Benchmark
 
@@ -44,10 +44,23 @@ def test_others_are_refused(text):
         parameter(text)
 
 
-def test_a_slip_is_said_and_other_variables_are_not():
-    benchmark = Benchmark(command='run "$SIZE" ${MASK:-none}', matrix={"THREADS": [1]}, parse={"format": "records"})
-    assert doubtful("b", benchmark, ["THREADS", "SIZE", "MASK", "CUDA_LAUNCH_BLOCKING"]) == []
-    assert doubtful("b", benchmark, ["THREAD", "SIZES"]) == [
-        "b gets THREAD, which its command and matrix do not have; did you mean THREADS?",
-        "b gets SIZES, which its command and matrix do not have; did you mean SIZE?",
-    ]
+@pytest.mark.parametrize(
+    ("name", "similar"),
+    [
+        ("THREAD", "; did you mean THREADS?"),
+        ("SIZES", "; did you mean SIZE?"),
+        ("threads", "; did you mean THREADS?"),
+        ("OMP_NUM_THREAD", "; did you mean OMP_NUM_THREADS?"),
+        ("batch", ""),
+    ],
+)
+def test_a_name_that_no_benchmark_has_is_refused(name, similar):
+    benchmark = Benchmark(
+        command='run "$SIZE" ${MASK:-none}',
+        matrix={"THREADS": [1], "OMP_NUM_THREADS": [1]},
+        parse={"format": "records"},
+    )
+    check_names("x:cpu", [benchmark], ["THREADS", "SIZE", "MASK", "CUDA_LAUNCH_BLOCKING"], "x.yaml")
+    with pytest.raises(UsageError) as refused:
+        check_names("x:cpu", [benchmark], ["THREADS", name], "x.yaml")
+    assert refused.value.message == f"no benchmark of x:cpu has the variable {name}{similar}"

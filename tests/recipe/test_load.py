@@ -156,6 +156,42 @@ def test_an_inherited_error_stands_where_the_parent_wrote_it(load):
     assert caught.value.where == "paper.yaml:7"
 
 
+CLAIMS = """\
+variants: {cpu: {base: debian:12}}
+benchmarks:
+  b:
+    command: x
+    matrix: {n: [1]}
+    parse: {values: [{pattern: '(?P<impl>\\S+) (?P<value>\\S+)', metric: b.time, unit: ms}]}
+claims:
+  - hardware: h
+    where: w
+    value: 1
+    unit: ms
+    metric: b.time
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("metric: b.time\n", "metric: b.tim\n", "a metric of its benchmarks; did you mean b.time?"),
+        ("metric: b.time\n", "metric: b.time\n    params: {N: 1}\n", "a parameter of b.time; did you mean n?"),
+        ("metric: b.time\n", "metric: b.time\n    benchmark: bb\n", "a benchmark; did you mean b?"),
+        ("metric: b.time\n", "metric: b.time\n    baseline: {variant: cpuu}\n", "a variant; did you mean cpu?"),
+        ("metric: b.time\n", "metric: b.time\n    baseline: {params: {imp: x}}\n", "did you mean impl?"),
+        ("metric: b.time\n", "metric: b.time\n    baseline: {metric: b.tme}\n", "did you mean b.time?"),
+    ],
+)
+def test_a_claim_is_about_what_the_recipe_measures(load, before, after, says):
+    head, _, tail = CLAIMS.rpartition(before)
+    with pytest.raises(UsageError) as caught:
+        load(f"{head}{after}{tail}")
+    assert says in caught.value.message and caught.value.where.startswith("paper.yaml:1")
+    for right in ("b.time\n    params: {n: 1, impl: x}", "speed-up of the whole model"):
+        assert load(f"{head}metric: {right}\n").claims
+
+
 def test_bombs_are_refused_in_no_time(tmp_path):
     big = tmp_path / "paper.yaml"
     big.write_bytes(b"a: " + b"x" * (2 << 20))

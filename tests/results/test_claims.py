@@ -236,6 +236,12 @@ def test_what_was_not_measured_names_the_command(judged):
     ]
 
 
+def test_a_claim_of_a_cpu_is_not_asked_for_its_gpu(judged):
+    on_cpu = {"gpu": "", "driver": "", "cpu": "Intel Xeon E5-2680"}
+    assert "which GPU" not in judged({"value": 1.0, "gpu": "", "cpu": "Xeon E5-2680"}, on_cpu).reason
+    assert "which GPU" in judged({"value": 1.0, "gpu": ""}, on_cpu).reason
+
+
 def test_doubts_stand_beside_the_verdict(judged):
     assert "in doubt: heat" in judged({"value": 1}, {"warnings": ("heat",)}).reason
     assert "does not say on which GPU" in judged({"value": 1, "gpu": ""}, {}).reason

@@ -27,6 +27,7 @@ benchmarks:
   spmm:
     inputs: [%s]
     command: '%s'
+    matrix: {N: ["0"]}
     parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}
 data: [{name: g, urls: ["https://example.org/g"]}]
 """

@@ -96,9 +96,15 @@ def test_the_same_job_twice_is_refused(x):
         found(SweepFile(runs=[SweepRun(recipe="x"), SweepRun(recipe="x", variants=["cpu"])]))
 
 
+def test_a_variable_that_no_benchmark_has_is_refused(x):
+    run = SweepRun(recipe="x", parameters={"THREAD": [1, 2]})
+    with pytest.raises(UsageError, match=r"has the variable THREAD; did you mean THREADS\?"):
+        found(SweepFile(runs=[run]))
+
+
 def test_too_many_jobs_of_several_runs_are_refused(x):
     run = {"recipe": "x", "benchmarks": ["spmm"]}
-    runs = [SweepRun(**run, parameters={"A": list(range(400)), "RUN": [number]}) for number in range(20)]
+    runs = [SweepRun(**run, parameters={"OTHER_A": list(range(400)), "OTHER_B": [number]}) for number in range(20)]
     with pytest.raises(UsageError, match="10001 jobs are more than a sweep may have"):
         found(SweepFile(runs=runs, repeats=1))
 
