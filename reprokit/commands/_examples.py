@@ -42,7 +42,7 @@ EXAMPLES = {
     "shell": ("reprokit shell fused-attention", "reprokit shell featgraph --gpus all --user root"),
     "exec": ("reprokit exec fused-attention -- ps aux", "reprokit exec fused-attention -e OMP_NUM_THREADS=4 -- nproc"),
     "notebook": ("reprokit notebook fused-attention", "reprokit notebook featgraph -p 9000 --gpus all"),
-    "ps": ("reprokit ps", "reprokit ps featgraph", "reprokit ps --all --json"),
+    "ps": ("reprokit ps --all", "reprokit ps featgraph"),
     "logs": ("reprokit logs fused-attention", "reprokit logs fused-attention --follow --tail 20"),
     "stop": ("reprokit stop fused-attention", "reprokit stop featgraph taco"),
     "rm": ("reprokit rm fused-attention", "reprokit rm --force featgraph taco"),

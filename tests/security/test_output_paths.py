@@ -44,7 +44,7 @@ def appended() -> None:
 
 def export(tool: str) -> Callable[[], None]:
     job = ToolJob(Target(load_text(RECIPE, "paper.yaml", "paper"), "cpu", Path("paper.yaml")), Path("/w"), "1:1")
-    return lambda: write_tool(TOOLS[tool], job, None) and None
+    return lambda: write_tool(TOOLS[tool], job, None, print) and None
 
 
 def locked() -> None:
@@ -140,7 +140,7 @@ def test_a_link_is_refused_with_the_option_for_another_path(checkout: Path, run,
 
 def test_apptainer_builds_through_no_link(checkout: Path):
     Path("paper-cpu.sif").symlink_to("../outside/x")
-    with pytest.raises(UsageError, match="a link is in the way"):
+    with pytest.raises(UsageError, match="the SIF exists already"):
         OUTPUTS["export --apptainer"][1]()
 
 
