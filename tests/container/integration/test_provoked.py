@@ -12,7 +12,7 @@ import pytest
 from reprokit.container.execute import execute
 from reprokit.engine import Engine
 from reprokit.explain.judge import explain
-from reprokit.explain.last import keep, log_path
+from reprokit.explain.last import keep, read_log
 from reprokit.image.base.resolve import BaseImage
 from tests.support.names import unique
 
