@@ -142,7 +142,7 @@ def test_a_failed_command_ends_with_its_cause_unless_it_has_a_terminal(terminal,
     assert (piped.returncode, piped.stdout) == (127, "output\n")
     assert [line.partition(" ")[0] for line in piped.stderr.splitlines()[-3:]] == ["cause:", "remedy:", "`reprokit"]
     # The two pipes of a container have no order between them.
-    assert re.match("line [12]: there is no nvcc", call("explain", "--last").stdout)
+    assert re.search("(?m)^line [12]: there is no nvcc", call("explain", "--last").stdout)
     asked = terminal("run", "-t", made.recipe.name, "--", *failing)
     asked.expect("not found")
     assert asked.wait() == 127 and "cause:" not in asked.text

@@ -12,7 +12,7 @@ import pytest
 from reprokit.container.execute import execute
 from reprokit.engine import Engine
 from reprokit.explain.judge import explain
-from reprokit.explain.last import keep, log_path
+from reprokit.explain.last import keep, read_log
 from reprokit.image.base.resolve import BaseImage
 from tests.support.names import unique
 
@@ -80,7 +80,7 @@ def test_a_provoked_failure_ends_in_its_named_cause(
     done = execute(engine, container, ["bash", "-c", script.replace("{0}", "0" * 64)], logged=False)
     assert done.exit_code, done
     lines = keep(f"{done.stdout}\n{done.stderr}", done.facts)
-    cause = explain(io.BytesIO(log_path().read_bytes()), failed=True).causes[0]
+    cause = explain(io.BytesIO(read_log()[0]), failed=True).causes[0]
     assert (cause.rule, lines[0]) == (rule, f"cause: {cause.cause}")
     assert lines[1] == f"remedy: {cause.remedy}"
 

@@ -10,7 +10,7 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.explain.judge import explain
-from reprokit.explain.last import log_path
+from reprokit.explain.last import read_log
 from reprokit.image.events import Note
 from tests.support.builds import Builds
 
@@ -31,7 +31,7 @@ RUN while read -r key value; do \\
 def test_a_failed_build_ends_in_its_named_cause(builds: Builds):
     with pytest.raises(ReprokitError) as error:
         builds(COMPILING)
-    log = log_path().read_bytes()
+    log, _ = read_log()
     cause = explain(io.BytesIO(log), failed=True).causes[0]
     assert cause.rule == "cutlass-missing"
     assert error.value.explanation[0] == f"cause: {cause.cause}"
