@@ -110,7 +110,7 @@ def test_a_full_disk(call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> 
     disk.limit("size=4k")
     (disk.folder / "fill").write_bytes(bytes(4096))
     for name in ("REPROKIT_HOME", "HOME"):
-        monkeypatch.setenv(name, str(disk.folder))
+        monkeypatch.setenv(name, str(disk.folder / "home"))
     done = call("doctor", "--json", "--report", str(disk.folder / "report"))
     assert "disk.full" in {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
     assert isinstance(done.exception, EngineError) and "No space left" in done.exception.message
