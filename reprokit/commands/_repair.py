@@ -38,7 +38,7 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
     variant = find.target(name).variant_name
 
     def keep(rounds: Sequence[Round], state: str, works: bool = False) -> None:
-        write_text(page_path(path), page(name, source, found, rounds, state, works))
+        replace_text(page_path(path), page(name, source, found, rounds, state, works))
 
     def kept(rounds: Sequence[Round]) -> None:
         keep(rounds, "The repair was interrupted" if rounds[-1].changes else "It still fails")
@@ -47,7 +47,14 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
 
     fit = Fit(versions.facts, versions.of)
     loop = RepairLoop(
-        name, variant, found.text, lambda: attempt(engine, name), versions.of, fit, lambda t: write_text(path, t), kept
+        name,
+        variant,
+        found.text,
+        lambda: attempt(engine, name),
+        versions.of,
+        fit,
+        lambda t: replace_text(path, t),
+        kept,
     )
     keep((), "The repair was interrupted")
     rounds = loop.run()
@@ -126,7 +133,7 @@ def _failure(step: str, error: ReprokitError) -> Failure:
     return Failure(step, f"{error.message}{where}", error.causes)
 
 
-def write_text(path: Path, text: str) -> None:
+def replace_text(path: Path, text: str) -> None:
     from reprokit.host.disk import unwritable
     from reprokit.untrusted.files import current
 

@@ -15,7 +15,7 @@ from reprokit.bundle.tools import TOOLS
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.bundle.tools.tool import write as write_tool
 from reprokit.commands import profile, report, sweep
-from reprokit.commands._repair import write_text
+from reprokit.commands._repair import replace_text
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target, target
 from reprokit.recipe.load import load_text
@@ -60,7 +60,7 @@ OUTPUTS: dict[str, tuple[str, Callable[[], None]]] = {
     "results": ("results/paper.jsonl", lambda: lines.remove(Path.cwd(), "results/paper.jsonl", [OURS])),
     "profile": ("profiles/paper-cpu-1", lambda: profile._opened(None, Path("profiles/paper-cpu-1")) and None),
     "new": ("recipes/other.yaml", lambda: verb("new", "other")),
-    "new --repair": ("recipes/other.md", lambda: write_text(Path("recipes/other.md"), "page")),
+    "new --repair": ("recipes/other.md", lambda: replace_text(Path("recipes/other.md"), "page")),
     "solve": ("recipes/paper.yaml", lambda: add_variant(target("paper"), "new", "newer", {"python": "3.11"})),
     "lock": ("recipes/paper.lock.yaml", locked),
     "export --devcontainer": (".devcontainer/devcontainer.json", export("devcontainer")),

@@ -14,8 +14,8 @@ def test_a_full_disk_is_found_and_does_not_stop_the_check(
     machine: FakeMachine, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk.limit("size=4k")
-    monkeypatch.setenv("REPROKIT_HOME", str(disk.folder / "home"))
-    monkeypatch.setenv("TMPDIR", str(disk.folder))
+    for name in ("REPROKIT_HOME", "TMPDIR"):
+        monkeypatch.setenv(name, str(disk.folder / "home"))
     machine.engine = PlainEngine({**INFO, "DockerRootDir": str(disk.folder / "not/yet")})
     found = [finding for finding in machine.find(disk_check) if finding.rule == "disk.full"]
     assert {finding.subjects[0].partition("=")[0] for finding in found} >= {"disk.engine", "disk.store"}

@@ -31,6 +31,9 @@ def _one(text: str) -> Any:
     document["benchmarks"] = dict(list(document.get("benchmarks", {}).items())[:1])
     for each in (*document.get("smoke", ()), *document["benchmarks"].values()):
         each.pop("variants", None)
+    parse = [each["parse"] for each in document["benchmarks"].values()]
+    metrics = [value["metric"] for each in parse for value in each.get("values", ())]
+    document["claims"] = [claim for claim in document.get("claims", ()) if claim["metric"] in metrics]
     return {**document, "variants": {name: document["variants"][name]}}
 
 
