@@ -9,11 +9,12 @@ class ReprokitError(Exception):
     """`message` is what is wrong, `where` the file, line, container or address, `hint` the command that fixes it.
 
     `explanation` holds lines that name the cause, found in the output of what failed; `causes` are all that were found.
-    With `cause_known`, nobody looks for it in that output.
+    With `cause_known`, nobody looks for it in that output. With `log_kept`, `explain --last` has that output already.
     """
 
     exit_code = 1
     cause_known = False
+    log_kept = False
 
     def __init__(self, message: str, where: str = "", hint: str = "") -> None:
         super().__init__(message)

@@ -152,12 +152,12 @@ def explain_by(
 ) -> None:
     """Keep the output of what failed, and explain the error by it."""
     error.causes = tuple(causes_of(output, facts, subject))
-    error.explanation = shown(error.causes, subject)
+    error.explanation, error.log_kept = shown(error.causes, subject), True
 
 
 def keep_error(error: ReprokitError, subject: Subject | None = None) -> None:
     """Keep the text of an error as the log of the last failure, unless a log of the error is kept already."""
-    if not error.causes:
+    if not error.log_kept:
         where, hint = f" ({error.where})" if error.where else "", [f"hint: {error.hint}"] if error.hint else []
         lines = [f"error: {error.message}{where}", *hint, *error.explanation]
         keep_text(redact("\n".join(lines)), subject)

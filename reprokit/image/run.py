@@ -201,7 +201,7 @@ class BuilderRun:
             self._record_steps()
             hints.append(keep_last_good(self.engine, self.target, end, self.inputs.base.image_id, self.labels))
         error.hint = "\n      ".join(hint for hint in hints if hint)
-        error.explanation, error.causes = shown(causes, subject), tuple(causes)
+        error.explanation, error.causes, error.log_kept = shown(causes, subject), tuple(causes), True
         return error
 
     def _facts(self, message: str) -> list[str]:
