@@ -7,23 +7,25 @@ packages that it resolves, and a stranger's lock could name any file.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from reprokit import paths
 from reprokit.display import Notify
 from reprokit.engine import Engine
-from reprokit.errors import UsageError
+from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.base.resolve import on_engine, published_digest
+from reprokit.image.lock.read import variant_lock
 from reprokit.image.lock.sections import stale
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_file
 from reprokit.supply.fetch.measure import Measure
 from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
-from reprokit.supply.lock.file import SUFFIX, lock_path, lock_text, parse
+from reprokit.supply.lock.file import SUFFIX, lock_text, parse
 from reprokit.supply.lock.model import AptPackage, Base, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.places import Mirrors
@@ -39,7 +41,7 @@ class LockBeside:
 
     label: str
     lock: VariantLock
-    installs: Sequence[AptInstall] = field(default=())
+    installs: Sequence[AptInstall]
 
     def sets(self, installs: Sequence[AptInstall]) -> dict[AptInstall, tuple[AptPackage, ...]]:
         """The packages of each of these installs that the lock has too."""
@@ -66,9 +68,12 @@ def locks_beside(target: Target, store: Store) -> Iterator[LockBeside]:
                 continue
             if path.parent.resolve() != bundled.resolve() and not is_own(lock, store):
                 continue
-            rendered = render(other)
-            if not {"base", "apt"} & {*stale(other, rendered, lock)}:
-                yield LockBeside(other.label, lock, rendered.installs)
+            if lock.apt and "apt" not in lock.by_block:  # locks of earlier versions have one set for all blocks
+                continue
+            with suppress(ReprokitError):  # of another recipe than the user's
+                rendered = render(other)
+                if not {"base", "apt"} & {*stale(other, rendered, lock)}:
+                    yield LockBeside(other.label, lock, rendered.installs)
 
 
 def followed(
@@ -99,13 +104,15 @@ def followed(
 
 def locked_apart(one: Target, other: Target) -> bool:
     """Whether two variants would share layers if they were locked together: equal requests, other packages."""
-    locks = [lock for target in (one, other) for lock in [_lock_of(target)] if lock]
-    if len(locks) < 2 or one.variant.base != other.variant.base or locks[0].machine != locks[1].machine:
+    first, second = variant_lock(one), variant_lock(other)
+    if first is None or second is None:
         return False
-    if locks[0].base != locks[1].base:
+    if (first.base.reference, first.machine) != (second.base.reference, second.machine):
+        return False
+    if first.base != second.base:
         return True
-    common = [install.block for install in render(one).installs if install in render(other).installs]
-    return any(set(_set(locks[0], block)) != set(_set(locks[1], block)) for block in common)
+    common = {*render(one).installs} & {*render(other).installs}
+    return any(set(_set(first, i.block)) != set(_set(second, i.block)) for i in common)
 
 
 def _set(lock: VariantLock, block: str) -> tuple[AptPackage, ...]:
@@ -128,15 +135,8 @@ def _variants(path: Path, reference: str) -> Iterator[tuple[Target, VariantLock]
             yield Target(recipe, name, recipe_path), variant
 
 
-def _lock_of(target: Target) -> VariantLock | None:
-    path = lock_path(target.path)
-    of_variants = {other.variant_name: lock for other, lock in _variants(path, target.variant.base)}
-    return of_variants.get(target.variant_name)
-
-
 def _key(lock: VariantLock) -> str:
-    dumped: Mapping[str, object] = lock.model_dump(mode="json", include={"base", "apt", "apt_as_of"})
-    return key_of(dumped)
+    return key_of(lock.model_dump(mode="json", include={"base", "apt", "apt_as_of"}))
 
 
 def _base_served(engine: Engine, base: Base, mirrors: Mirrors) -> bool:

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 _FAILURES = 2  # one may be an accident
 _PATIENCE_S = 10.0  # a host that has answered may be restarting
+_LOST_S = 300.0  # a build may last for hours, and the network may come back
 _MOST = 10_000  # hosts; a build chooses the names that it asks the gateway for
 _PORTS = {"http": 80, "https": 443}
 
@@ -17,7 +18,7 @@ class LostHosts:
     """Hosts to which no connection is possible: the name does not resolve, or the host refuses or does not answer.
 
     A host is lost after two failures in a row. If it has answered before, the failures must also go on for 10 s. A lost
-    host is not asked again in the same command. Threads may share it.
+    host is not asked again for 5 minutes. Threads may share it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -25,7 +26,7 @@ class LostHosts:
         self._lock = threading.Lock()
         self._answered: set[str] = set()
         self._failing: dict[str, tuple[int, float, str]] = {}
-        self._lost: dict[str, str] = {}
+        self._lost: dict[str, tuple[str, float]] = {}
 
     def answered(self, url: str) -> None:
         host = _host(url)
@@ -42,16 +43,25 @@ class LostHosts:
             if host in self._failing or len(self._failing) < _MOST:
                 self._failing[host] = (count + 1, since, why)
             if count + 1 >= _FAILURES and (host not in self._answered or now - since >= _PATIENCE_S):
-                self._lost[host] = why
+                self._lost[host] = (why, now)
 
     def lose(self, url: str, why: str) -> None:
         """Record a host that another program has asked in vain, several times."""
         with self._lock:
-            self._lost.setdefault(_host(url), why)
+            self._lost[_host(url)] = (why, self._clock())
 
     def why(self, url: str) -> str:
         """Why the host of this address is lost; empty if it is not."""
-        return self._lost.get(_host(url), "") if self._lost else ""
+        if not self._lost:
+            return ""
+        host = _host(url)
+        with self._lock:
+            why, since = self._lost.get(host, ("", 0.0))
+            if why and self._clock() - since >= _LOST_S:
+                del self._lost[host]
+                self._failing.pop(host, None)
+                return ""
+        return why
 
     def has_answered(self, url: str) -> bool:
         return _host(url) in self._answered
@@ -70,6 +80,9 @@ def listed(failures: Mapping[str, str]) -> str:
 
 
 def _host(url: str) -> str:
-    """`HOST:PORT`."""
-    address = urlsplit(url)
-    return f"{address.hostname}:{address.port or _PORTS.get(address.scheme, 0)}"
+    """`HOST:PORT`; the text itself if it is no address."""
+    try:
+        address = urlsplit(url)
+        return f"{address.hostname}:{address.port or _PORTS.get(address.scheme, 0)}"
+    except ValueError:
+        return url

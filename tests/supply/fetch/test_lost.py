@@ -35,6 +35,22 @@ def test_a_host_that_has_answered_gets_more_time():
     assert lost.why(HOST)
 
 
+def test_a_lost_host_gets_another_chance_after_five_minutes():
+    clock = Clock()
+    lost = LostHosts(clock)
+    lost.lose(HOST, "refused")
+    clock.now = 299.0
+    assert lost.why(HOST)
+    clock.now = 300.0
+    assert not lost.why(HOST)
+
+
+def test_what_is_no_address_is_no_error():
+    lost = LostHosts()
+    lost.lose("//one.test:99999", "refused")
+    assert lost.why("//one.test:99999") and not lost.why("http://[::1")
+
+
 def test_an_answer_forgets_earlier_failures():
     clock = Clock()
     lost = LostHosts(clock)
