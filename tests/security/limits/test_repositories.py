@@ -31,7 +31,7 @@ for statement in collect(FolderTree(Path(sys.argv[1]))):
         ("requirements.txt", "a[", 1_000_000),
         ("poetry.lock", "a.", 16_000_000),
         ("Pipfile", "a.", 1_000_000),
-        ("README.md", "![", 250_000),
+        ("README.md", "![", 1_000_000),
     ],
 )
 def test_a_file_that_takes_too_long(run: Callable[..., str], tmp_path: Path, path: str, unit: str, size: int):
