@@ -1,14 +1,15 @@
 """What each test costs: processor and wall seconds by phase, and the fixtures set up in it.
 
-Processor seconds are those of the test's process and of the children that it has waited for. What the engine and other
-servers use is in the machine's total alone. The setup of a shared fixture is counted where it is spent: in the first
-test that requests it.
+Processor seconds are those of the test's process and of the children that it has waited for; a child that outlives its
+test counts where it is waited for. What the engine and other servers use is in the machine's total alone. The setup of a
+shared fixture is counted where it is spent: in the first test that requests it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterator
@@ -74,7 +75,8 @@ def pytest_runtest_makereport(call: pytest.CallInfo[None]) -> Generator[None, py
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     cost = report.cost
-    test = _tests.setdefault(report.nodeid.partition("@")[0], {"wall": 0.0, "cpu": 0.0, "fixtures": {}})
+    name = re.sub(r"@\w+$", "", report.nodeid)  # without the group that pytest-xdist appends
+    test = _tests.setdefault(name, {"wall": 0.0, "cpu": 0.0, "fixtures": {}})
     test["wall"] += cost["wall"]
     test["cpu"] += cost["cpu"]
     test["fixtures"].update(cost["fixtures"])
