@@ -1,8 +1,8 @@
 """What each test costs: processor and wall seconds by phase, and the fixtures set up in it.
 
 Processor seconds are those of the test's process and of the children that it has waited for; a child that outlives its
-test counts where it is waited for. What the engine and other servers use is in the machine's total alone. The setup of a
-shared fixture is counted where it is spent: in the first test that requests it.
+test counts where it is waited for. What the engine and other servers use is in the machine's total alone. The setup of
+a shared fixture is counted where it is spent: in the first test that requests it.
 """
 
 from __future__ import annotations
