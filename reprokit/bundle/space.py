@@ -25,13 +25,13 @@ class SpaceEstimate:
         self._checked = 0
 
     def needed(self, unpacked: int, packed: int) -> int:
-        """Bytes that are still to be written; `unpacked` bytes became `packed` ones."""
+        """Estimate the bytes still to write, after `unpacked` bytes were compressed to `packed` bytes."""
         weight = self._total * _WEIGHT or 1
         ratio = 1 if self._copied else _MARGIN * (packed + weight * _RATIO) / (unpacked + weight)
         return int(max(0, self._total - unpacked) * ratio)
 
     def check(self, unpacked: int = 0, packed: int = 0) -> None:
-        """Raises EngineError where the bytes that are still to be written do not fit."""
+        """Raises EngineError if the bytes still to write do not fit on the disk."""
         require_space(self.needed(unpacked, packed), self._folder, hint=_HINT)
 
     def measured(self, packing: Compress) -> Compress:

@@ -123,7 +123,8 @@ def _show(found: list[dict[str, Any]]) -> None:
 
 def _show_details(found: list[dict[str, Any]]) -> None:
     for number, row in enumerate(found):
-        echo() if number else None
+        if number:
+            echo()
         details = {
             "name": row["name"],
             "recipe": f"{row['recipe']}:{row['variant']}",

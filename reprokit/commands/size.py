@@ -57,13 +57,9 @@ def size(
 
 def _print_apart(targets: Sequence[Target]) -> None:
     """Name the recipes that share less than they could, as their locks are of different days."""
-    from itertools import combinations
-
     from reprokit.image.lock.beside import locked_apart
 
-    pairs = [pair for pair in combinations(targets, 2) if locked_apart(*pair)]
-    labels = " ".join(dict.fromkeys(target.label for pair in pairs for target in pair))
-    if labels:
+    if labels := " ".join(locked_apart(targets)):
         echo(f"would share more if they were locked together: `reprokit lock {labels} --update base --update apt`")
 
 

@@ -235,7 +235,7 @@ def usual_name(engine: Engine, target: Target) -> str:
 
 
 def _own_names(engine: Engine, target: Target, name: str) -> list[str]:
-    """The names that the label of a container `name` may have."""
+    """The names that a container's label may hold: `name`, that before it was kept, those of earlier versions."""
     return [name, names.before_kept(name), *_earlier_names(engine, target, name)]
 
 

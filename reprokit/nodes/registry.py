@@ -162,8 +162,8 @@ def _fetch_blobs(
 ) -> None:
     """Load the blobs that the engine did not pull. Raises SourceError; the incomplete image is then removed.
 
-    A containerd store pulls no blob of a layer that it has unpacked from another blob (containerd `core/unpack`). An
-    image without blobs runs, but can be neither exported nor pushed.
+    A containerd store does not pull the blob of a layer that it has unpacked from another blob (containerd
+    `core/unpack`). An image without blobs runs, but can be neither exported nor pushed.
     """
     try:
         for loaded in engine.load(archive(engine, reference, digest, transfer, progress)):

@@ -138,7 +138,7 @@ def lines_of(report: dict, before: dict[str, dict], complete: bool) -> Iterator[
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the report; keep it in pytest's cache, for the next one to be compared with."""
+    """Print the report, and keep it in pytest's cache: the next one is compared with it."""
     complete = config.getoption("--cost")
     # The workers of pytest-xdist call this hook, too.
     if not (complete or os.environ.get("CI")) or config.cache is None or "PYTEST_XDIST_WORKER" in os.environ:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import subprocess
-from fnmatch import fnmatch
 from pathlib import PurePosixPath
 
 import pytest
@@ -20,8 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def is_in(path: str, places: list[str]) -> bool:
     """Whether a path of the checkout is one of the places, or in one."""
-    names = [path, *map(str, PurePosixPath(path).parents)]
-    return any(fnmatch(name, place) for name in names for place in places)
+    names = [PurePosixPath(path), *PurePosixPath(path).parents]
+    return any(name.match(place) for name in names for place in places)
 
 
 def unchanged(rules: dict, changed: list[str], path: str, is_long: bool) -> bool:

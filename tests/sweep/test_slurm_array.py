@@ -210,7 +210,7 @@ def test_without_an_image_or_slurm_the_remedy_is_named(asked, x):
 
 @pytest.mark.network
 def test_a_sweep_as_an_array_of_a_real_cluster(x, tmp_path, debian_slurm):
-    """As Debian 12 and 13 have no package of Apptainer, a script in its place runs the command in the workspace."""
+    """A script stands in for Apptainer, which Debian 12 and 13 do not have: it runs the command in the workspace."""
     file = x / "recipes" / "x.yaml"
     file.write_text(file.read_text().replace('debian:12"}\n  cuda', 'debian:12", workdir: /tmp}\n  cuda'))
     (x / "x-cpu.sif").write_bytes(b"image")

@@ -1,4 +1,4 @@
-"""The distribution with LLVM, Python, gcc, CMake and CUDA: what its archives have."""
+"""Pins of LLVM, Python, gcc, CMake and CUDA against the versions in the distribution's archives."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 
 from reprokit import paths
@@ -102,17 +103,18 @@ def followed(
     return None, FollowedSets()
 
 
-def locked_apart(one: Target, other: Target) -> bool:
-    """Whether two variants would share layers if they were locked together: equal requests, other packages."""
-    first, second = variant_lock(one), variant_lock(other)
-    if first is None or second is None:
-        return False
-    if (first.base.reference, first.machine) != (second.base.reference, second.machine):
-        return False
-    if first.base != second.base:
-        return True
-    common = {*render(one).installs} & {*render(other).installs}
-    return any(set(_set(first, i.block)) != set(_set(second, i.block)) for i in common)
+def locked_apart(targets: Sequence[Target]) -> list[str]:
+    """Labels of the variants that would share layers if they were locked together: equal requests, other packages."""
+    read = [(target.label, variant_lock(target), frozenset(render(target).installs)) for target in targets]
+    locks = [(label, lock, installs) for label, lock, installs in read if lock is not None]
+    apart: dict[str, None] = {}
+    for (one, first, ours), (other, second, theirs) in combinations(locks, 2):
+        if (first.base.reference, first.machine) != (second.base.reference, second.machine):
+            continue
+        sets = ((set(_set(first, each.block)), set(_set(second, each.block))) for each in ours & theirs)
+        if first.base != second.base or any(mine != others for mine, others in sets):
+            apart |= {one: None, other: None}
+    return list(apart)
 
 
 def _set(lock: VariantLock, block: str) -> tuple[AptPackage, ...]:

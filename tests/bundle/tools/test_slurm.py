@@ -90,7 +90,7 @@ def test_a_path_that_would_be_two_mounts_is_refused(job):
 
 @pytest.mark.network
 def test_it_runs_as_a_job(script, job, tmp_path, debian_slurm):
-    """As Debian has no package of Apptainer, a script in its place runs the command in the workspace."""
+    """A script stands in for Apptainer, which Debian 12 and 13 do not have: it runs the command in the workspace."""
     path, workspace = script(), job().workspace
     environment = program(tmp_path / "bin", "apptainer", slurm.APPTAINER)
     (tmp_path / "x-v.sif").touch()

@@ -53,8 +53,8 @@ def test_a_stale_lock_is_not_followed(folder: Folder):
 
 def test_recipes_that_share_if_they_are_locked_together(folder: Folder):
     one, same, later = (folder.add(n, "curl", base=base) for n, base in (("one", "1"), ("same", "1"), ("later", "2")))
-    assert locked_apart(one, later) and not locked_apart(one, same)
-    assert not locked_apart(one, folder.add("new", "curl"))
+    assert locked_apart([one, later]) == ["one:v", "later:v"]
+    assert locked_apart([one, same, folder.add("new", "curl")]) == []
 
 
 @pytest.mark.parametrize("update", [(), ("base",), ("apt",)])
