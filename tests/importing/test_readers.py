@@ -24,25 +24,6 @@ def test_what_a_file_does_not_state_is_not_invented(stated):
     assert not values & {"nothing", "nowhere", "not_a_command", "own", "11"}
 
 
-@pytest.mark.parametrize(
-    ("script", "expected"),
-    [
-        (
-            'pip install $PKG "numpy==$V" "${X}" scipy `date`\n',
-            "1 package scipy | 1 unread what this installs: pip install scipy",
-        ),
-        (
-            'V=1.2\nMORE="a b"\nW=1\nW=2\npip install numpy==$V scipy==${W} $MORE ${V:-3} "$V$"\n',
-            "5 package numpy==1.2 | 5 package a | 5 package b | "
-            "5 unread what this installs: pip install numpy==1.2 a b",
-        ),
-        ("pip install dist/*.whl\n", ""),
-    ],
-)
-def test_words_that_only_the_shell_knows_are_left_out(stated, script, expected):
-    assert stated({"setup.sh": script}, "package", "unread") == expected
-
-
 DOCKERFILE = """\
 ARG TAG=11.8.0-cudnn8-devel
 FROM nvidia/cuda:${TAG} AS build
@@ -151,24 +132,6 @@ def test_a_step_of_a_dockerfile_states(stated, step, expected):
     assert stated(_run(step), "package", "conda", "env", "unread") == expected
 
 
-@pytest.mark.parametrize(
-    ("cell", "expected"),
-    [
-        ("%%bash\npip install attrs\nimport nothing", "2 package attrs"),
-        ("%%script bash -e\npip install attrs", "2 package attrs"),
-        ("%%script python2\nimport nothing", ""),
-        ("%%capture out\nimport idna\n!pip install attrs", "2 import idna | 3 package attrs"),
-        ("%%writefile a.py\nimport nothing", ""),
-        ("%%R\nimport nothing", ""),
-        ("%%unknown\n", ""),
-        ("  \n", ""),
-    ],
-)
-def test_a_magic_says_what_a_cell_is(stated, cell, expected):
-    source = ",\n".join(json.dumps(line) for line in cell.splitlines(keepends=True))
-    assert stated({"a.ipynb": f'{{"cells": [{{"cell_type": "code", "source": [{source}]}}]}}'}) == expected
-
-
 POETRY_AND_UV = """\
 [tool.poetry.dependencies]
 own = {path = "../own"}
@@ -240,6 +203,12 @@ C_CODE = """\
 CYTHON = "cdef extern from *:\n  pass\ncdef extern from 'libxml/tree.h' nogil:\n  pass\ncdef int include\n"
 
 
+def notebook(cell: str) -> str:
+    """A notebook with one cell, each line of which is a line of the file."""
+    lines = ",\n".join(json.dumps(line) for line in cell.splitlines(keepends=True))
+    return f'{{"cells": [{{"cell_type": "code", "source": [{lines}]}}]}}'
+
+
 @pytest.mark.parametrize(
     ("path", "text", "expected"),
     [
@@ -270,6 +239,43 @@ CYTHON = "cdef extern from *:\n  pass\ncdef extern from 'libxml/tree.h' nogil:\n
         ("a.c", C_CODE, "2 library hdf5.h | 3 library mpi.h | 4 library own.h"),
         ("b.pxd", CYTHON, "3 library libxml/tree.h"),
         ("tests/c.c", "#include <png.h>\n", "1 library png.h (test)"),
+        ("LICENSE", "Copyright (c) A.\n\nPermission is hereby granted, free of charge, to any person", "1 licence MIT"),
+        (
+            "LICENSE",
+            "Redistribution and use in source\nand binary forms ... Neither the name of",
+            "1 licence BSD-3-Clause",
+        ),
+        ("LICENSE", "   Apache License\n   Version 2.0, January 2004\n", "1 licence Apache-2.0"),
+        ("LICENSE", "All is allowed on Sundays.\n", "1 licence "),
+        # Words that only the shell knows are left out; a variable that a script sets once to a literal has its value.
+        (
+            "setup.sh",
+            'pip install $PKG "numpy==$V" "${X}" scipy `date`\n',
+            "1 package scipy | 1 unread what this installs: pip install scipy",
+        ),
+        (
+            "setup.sh",
+            'V=1.2\nMORE="a b"\nW=1\nW=2\npip install numpy==$V scipy==${W} $MORE ${V:-3} "$V$"\n',
+            "5 package numpy==1.2 | 5 package a | 5 package b"
+            " | 5 unread what this installs: pip install numpy==1.2 a b",
+        ),
+        ("setup.sh", "pip install dist/*.whl\n", ""),
+        # A magic says what a cell is.
+        ("a.ipynb", notebook("%%bash\npip install attrs\nimport nothing"), "2 package attrs"),
+        ("a.ipynb", notebook("%%script bash -e\npip install attrs"), "2 package attrs"),
+        ("a.ipynb", notebook("%%script python2\nimport nothing"), ""),
+        ("a.ipynb", notebook("%%capture out\nimport idna\n!pip install attrs"), "2 import idna | 3 package attrs"),
+        ("a.ipynb", notebook("%%writefile a.py\nimport nothing"), ""),
+        ("a.ipynb", notebook("%%R\nimport nothing"), ""),
+        ("a.ipynb", notebook("%%unknown\n"), ""),
+        ("a.ipynb", notebook("  \n"), ""),
+        # Only an export sets a variable, and the first heading is a title only at the top.
+        (
+            "README.md",
+            "```\n@article{x,\n  year={2020}\n}\n```\n```\nrate=1e-3\nexport MODE=fast\n```\n",
+            "8 env MODE=fast",
+        ),
+        ("README.md", "<img src='logo.png'>\n" + "\n" * 30 + "# Installation\n", ""),
     ],
 )
 def test_a_file_states_nothing_else(stated, path, text, expected):
@@ -342,25 +348,6 @@ def test_the_syntax_tree_of_a_setup_py_states(stated, code, expected):
 @pytest.mark.parametrize("name", ["README.md", "README.rst"])
 def test_a_readme_states(stated, name, text, expected):
     assert stated({name: f"{text}\n"}) == expected
-
-
-def test_only_an_export_sets_a_variable_and_only_the_first_heading_is_a_title(stated):
-    readme = "```\n@article{x,\n  year={2020}\n}\n```\n```\nrate=1e-3\nexport MODE=fast\n```\n"
-    assert stated({"README.md": readme}) == "8 env MODE=fast"
-    assert stated({"README.md": "<img src='logo.png'>\n" + "\n" * 30 + "# Installation\n"}) == ""
-
-
-@pytest.mark.parametrize(
-    ("text", "licence"),
-    [
-        ("Copyright (c) A. Author\n\nPermission is hereby granted, free of charge, to any person", "MIT"),
-        ("Redistribution and use in source\nand binary forms ... Neither the name of the copyright", "BSD-3-Clause"),
-        ("   Apache License\n   Version 2.0, January 2004\n", "Apache-2.0"),
-        ("All is allowed on Sundays.\n", ""),
-    ],
-)
-def test_a_licence_is_recognized_by_its_words(stated, text, licence):
-    assert stated({"LICENSE": text}, "licence") == f"1 {licence}"
 
 
 @pytest.mark.parametrize(
