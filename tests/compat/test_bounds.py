@@ -1,5 +1,3 @@
-"""Bounds that end errors between resolved packages."""
-
 from __future__ import annotations
 
 import pytest
@@ -21,12 +19,12 @@ from tests.support.stacks import stack
         # From 70 up to 71, and from 82 on: the next newer one is within.
         ("setuptools=70.0.0", "", "torch=2.0.1", ["setuptools<70.0.0", "setuptools>=71.0.0"]),
         ("opencv-python-headless=4.9.0.80 numpy=2.0.0", "", "", ["numpy<2.0", "opencv-python>=4.10.0.84"]),
-        # What is no package is not the resolver's to change, and what is built elsewhere is not in the facts.
+        # A resolver cannot change CUDA, and no fact covers a local build.
         ("torch=2.0.1", "", "cuda=12.8", []),
         ("pandas=1.5.3+local numpy=2.0.0", "", "", []),
     ],
 )
-def test_bounds(wheels: str, fixed: str, pins: str, expected: list[str]) -> None:
+def test_bounds_end_errors_between_resolved_packages(wheels: str, fixed: str, pins: str, expected: list[str]) -> None:
     resolved = resolved_wheels((wheel.split("=", 1) for wheel in wheels.split()), "")
     now = stack(pins, resolved=resolved)
     assert [bound for bound, _ in bounds(bundled(), now, fixed.split())] == expected

@@ -1,4 +1,4 @@
-"""The facts folder: every source exists, and nothing of what was collected is lost."""
+"""The facts folder: every source exists, every key has a field or is for readers, and values stay."""
 
 from __future__ import annotations
 
@@ -15,97 +15,31 @@ from reprokit.compat.version import key
 from reprokit.recipe.pin_names import PACKAGES, PIN_NAMES
 
 FILES = sorted(str(p.relative_to(FOLDER).with_suffix("")) for p in FOLDER.rglob("*.yaml"))
+TYPED = [*get_type_hints(Facts)]
 
 
-def _sources(value: Any, path: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            if str(name).startswith("source") and isinstance(inner, list):
-                yield from ((path, s) for s in inner)
-            else:
-                yield from _sources(inner, f"{path}/{name}")
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _sources(inner, path)
+def _entries(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each key of a file with its value, and each item of a list under its number."""
+    if isinstance(value, dict | list):
+        for key_or_number, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield key_or_number, inner
+            yield from _entries(inner)
 
 
-@pytest.mark.parametrize("name", [f for f in FILES if f != "sources"])
-def test_every_source_is_known(name: str) -> None:
-    used = list(_sources(read(name), name))
-    assert used
-    assert [(p, s) for p, s in used if s not in bundled().sources] == []
-
-
-def test_every_source_is_used_or_cited_by_a_rule() -> None:
-    used = {s for name in FILES if name != "sources" for _, s in _sources(read(name), name)}
-    rules = "".join(p.read_text(encoding="utf-8") for p in (FOLDER.parent / "rules").glob("*.py"))
-    unused = {s for s in bundled().sources if s not in used and f'"{s}"' not in rules}
-    assert unused == set()
-
-
-def _leaves(value: Any, path: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield path, name
-            yield from _leaves(inner, f"{path}/{name}")
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _leaves(inner, path)
-    else:
-        yield path, value
-
-
-@pytest.mark.parametrize("name", FILES)
-def test_versions_are_strings(name: str) -> None:
-    assert [(p, v) for p, v in _leaves(read(name), name) if isinstance(v, float)] == []
-
-
-def test_unverified_facts_without_source_say_so() -> None:
-    for group in bundled().gpus.groups:
-        assert group.source or group.unverified, group.names
-
-
-class _Raw:
-    def __getitem__(self, name: str) -> Any:
-        return read(name)
-
-
-# Counts of what was collected in November 2026; a fact may be added, none may go.
-COLLECTED = {
-    "cuda toolkits": (lambda f: f["cuda"]["toolkits"], 30),
-    "cuda releases with drivers": (
-        lambda f: [r for t in f["cuda"]["toolkits"].values() for r in t["driver_by_release"]],
-        61,
-    ),
-    "capabilities in nvcc": (lambda f: [s for t in f["cuda"]["toolkits"].values() for s in t["sm"]], 400),
-    "listed images": (lambda f: f["images"]["nvidia_cuda"]["listed"], 42),
-    "deleted images": (lambda f: [v for d in f["images"]["nvidia_cuda"]["deleted"] for v in d["versions"]], 22),
-    "gpus": (lambda f: [n for g in f["gpus"]["groups"] for n in g["names"]], 200),
-    "first cuda for capability": (lambda f: f["cuda"]["first_for_capability"], 14),
-    "last cuda for capability": (lambda f: f["cuda"]["last_for_capability"], 10),
-    "cudnn pairs": (lambda f: f["cudnn"]["in_nvidia_images"]["pairs"], 37),
-    "torch releases": (lambda f: f["torch"]["releases"], 51),
-    "torch wheels with archs": (lambda f: [b for r in f["torch"]["releases"].values() for b in r.get("sm", {})], 90),
-    "cpp_extension rows": (lambda f: f["torch_build"]["cpp_extension"]["gcc_below"], 17),
-    "dgl wheels": (lambda f: f["dgl"]["pypi_cpu"]["releases"], 31),
-    "dgl cuda packages": (lambda f: f["dgl"]["pypi_cuda"], 7),
-    "dgl apis": (lambda f: f["apis"]["dgl"], 5),
-    "tvm releases": (lambda f: f["tvm"]["releases"], 16),
-    "llvm archives": (lambda f: f["llvm"]["archives"], 11),
-    "apt.llvm.org": (lambda f: f["llvm"]["apt_llvm_org"], 8),
-    "distros": (lambda f: f["distros"]["distros"], 11),
-    "gcc to glibcxx": (lambda f: f["distros"]["glibcxx_by_gcc"], 15),
-    "cutlass series": (lambda f: f["cutlass"]["releases"], 9),
-    "last pip": (lambda f: f["python"]["last_pip"], 7),
-    "flash-attn series": (lambda f: f["flash_attn"]["series"], 7),
-    "sources": (lambda f: f["sources"], 50),
-}
-
-
-@pytest.mark.parametrize("what", COLLECTED)
-def test_nothing_collected_is_lost(what: str) -> None:
-    select, least = COLLECTED[what]
-    assert len(select(_Raw())) >= least
+def test_sources_exist_and_are_used_and_versions_are_strings() -> None:
+    sources: dict[str, set[str]] = {}
+    for name in FILES:
+        entries = list(_entries(read(name)))
+        assert [entry for entry in entries if float in map(type, entry)] == [], name
+        lists = [value for key, value in entries if str(key).startswith("source") and isinstance(value, list)]
+        sources[name] = {source for each in lists for source in each}
+    del sources["sources"]
+    assert [name for name, each in sources.items() if not each] == []
+    assert [name for name, each in sources.items() if not each <= {*bundled().sources}] == []
+    rules = "".join(path.read_text(encoding="utf-8") for path in (FOLDER.parent / "rules").glob("*.py"))
+    unused = {*bundled().sources}.difference(*sources.values())
+    assert [source for source in unused if f'"{source}"' not in rules] == []
+    assert [group.names for group in bundled().gpus.groups if not group.source and not group.unverified] == []
 
 
 @pytest.mark.parametrize(
@@ -157,7 +91,6 @@ def test_first_and_last_cuda_agree_with_the_toolkits() -> None:
             assert stated == "8.0" or pick(having, key=key) == stated, capability
 
 
-TYPED = [*get_type_hints(Facts)]
 # What no rule reads: notes, and what was found beside the facts.
 _FOR_READERS = """
 abi apt_llvm_org_note apt_llvm_used_by_upstream arch_list_rule build build_archs build_from_source ci_llvm conda
@@ -185,20 +118,14 @@ def _untyped(value: Any) -> Iterator[str]:
         yield from _untyped(inner)
 
 
-@pytest.mark.parametrize("name", TYPED)
-def test_a_file_follows_its_schema(name: str) -> None:
-    facts = getattr(Facts(), name)
-    assert facts and {*_untyped(facts)} <= FOR_READERS
-
-
-def test_every_file_that_a_rule_reads_has_a_schema() -> None:
-    assert {f for f in FILES if "/" not in f} - {*TYPED} == {"containers", "debian", "pypi"}
-
-
-def test_packages_have_releases_and_follow_their_schema() -> None:
-    facts = {name: bundled().package(name) for name in PACKAGES}
-    assert [name for name, each in facts.items() if not each.versions] == []
-    assert [name for name, each in facts.items() if {*_untyped(each)}] == []
+def test_files_and_packages_follow_their_schema() -> None:
+    assert {file for file in FILES if "/" not in file} - {*TYPED} == {"containers", "debian", "pypi"}
+    facts = {name: getattr(Facts(), name) for name in TYPED}
+    assert [name for name, each in facts.items() if not each or not {*_untyped(each)} <= FOR_READERS] == []
+    packages = {name: bundled().package(name) for name in PACKAGES}
+    assert [name for name, each in packages.items() if not each.versions or {*_untyped(each)}] == []
+    misspelt = {"x": (Api.model_validate({"removed_in": "1.0", "last_in": "0.9", "removed_inn": "1.0"}),)}
+    assert {*_untyped(misspelt)} - FOR_READERS == {"removed_inn"}
 
 
 def test_requirements_name_pins_and_are_as_pip_writes_them() -> None:
@@ -214,11 +141,6 @@ def test_requirements_name_pins_and_are_as_pip_writes_them() -> None:
 def test_a_mistyped_fact_is_refused(fact: object, fault: str) -> None:
     with pytest.raises(ValidationError, match=fault):
         Api.model_validate(fact)
-
-
-def test_a_misspelt_fact_is_noticed() -> None:
-    found = {"x": (Api.model_validate({"removed_in": "1.0", "last_in": "0.9", "removed_inn": "1.0"}),)}
-    assert {*_untyped(found)} - FOR_READERS == {"removed_inn"}
 
 
 def test_a_source_is_cited_by_its_text() -> None:

@@ -24,14 +24,9 @@ def test_a_folder_and_its_commit_hold_the_same(repositories, store, tmp_path: Pa
     assert checkout.commit == head and checkout.date == stored.date
     assert abs((datetime.now(timezone.utc) - checkout.date).total_seconds()) < 600
     assert {path: stored.contents.sizes[path] for path in FILES} == {path: len(FILES[path]) for path in FILES}
-    assert (
-        dict(stored.read(sorted(FILES)))
-        == dict(checkout.read(sorted(FILES)))
-        == {path: text.encode() for path, text in FILES.items()}
-    )
-    assert stored.contents.submodules == {
-        "lib/dep": repositories.git("team/dep", "rev-parse", "HEAD"),
-    }
+    texts = {path: text.encode() for path, text in FILES.items()}
+    assert dict(stored.read(sorted(FILES))) == dict(checkout.read(sorted(FILES))) == texts
+    assert stored.contents.submodules == {"lib/dep": repositories.git("team/dep", "rev-parse", "HEAD")}
 
 
 def test_the_address_of_a_clone_is_its_origin(repositories):

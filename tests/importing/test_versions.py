@@ -2,123 +2,178 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
-from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
 
-from reprokit.config import Configuration
+from reprokit.compat.facts import bundled
 from reprokit.errors import SourceError
-from reprokit.importing.decision import Choice, Decision, PythonBase
+from reprokit.importing.decision import Choice, Decision, PythonBase, Versions
 from reprokit.importing.model import Origin
 from reprokit.importing.versions import versions_of
-from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.importing.wheel_changes import WheelChanges
+from reprokit.recipe.model import Variant
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.mirrors.places import Mirrors
-from tests.support.fetching import HOSTS
 from tests.support.json_index import Index
-from tests.support.upstream import Upstream
 
 
 @pytest.fixture
-def resolved(store, tmp_path, upstream: Upstream):
-    def run(
-        index: Index,
-        *requirements: str,
-        preferred: dict[str, str] = {},  # noqa: B006
-        optional: set[str] = set(),  # noqa: B006
-        day: str = "2021-06-01",
-    ):
-        index.wheel("setuptools", "57.0", "2021-05-01")
-        index.wheel("wheel", "0.36", "2021-01-01")
-        settings = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
-        mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=settings)
-        origin = Origin("setup.py", 7)
+def resolved(index: Index, mirrors: Mirrors) -> Callable[..., Versions]:
+    """Resolve requirements such as `a b==2`, of which `~c` is optional, as of a day and with preferred versions."""
+
+    def run(requirements: str, day: str = "2021-06-01", **preferred: str) -> Versions:
+        index.releases("setuptools 57.0 2021-05-01; wheel 0.36")
+        texts = {text.removeprefix("~"): text[0] == "~" for text in requirements.split()}
         decision = Decision(
             name="tool",
             day=date.fromisoformat(day),
             base=PythonBase("debian:11", "3.9"),
             base_choice=Choice("debian:11"),
-            requirements={Requirement(text).name: Choice(text, (origin,)) for text in requirements},
+            requirements={Requirement(text).name: Choice(text, (Origin("setup.py", 7),)) for text in texts},
             preferred=preferred,
-            optional=frozenset(optional),
+            optional=frozenset(text for text, optional in texts.items() if optional),
         )
         return versions_of(decision, Platform("3.9", "2.31"), mirrors, lambda line: None, f"{day}T23:59:59Z")
 
     return run
 
 
-@pytest.fixture
-def index(upstream: Upstream, tmp_path: Path) -> Index:
-    return Index(upstream, tmp_path / "wheels")
+def _summary(found: Versions) -> str:
+    """The pins without build tools, the sdists as `+NAME==VERSION`, what is left out as `-NAME`."""
+    pins = [f"{name}=={version}" for name, version in found.pins.items() if name not in ("setuptools", "wheel")]
+    return " ".join(
+        [*pins, *(f"+{sdist.package}" for sdist in found.sdists), *(f"-{n}" for n in sorted(found.left_out))]
+    )
+
+
+@pytest.mark.parametrize(
+    ("requirements", "releases", "expected", "questions"),
+    [
+        # Facts bound versions, except those that a file pins.
+        *(
+            (
+                requirements,
+                "matplotlib 3.7.1 needs numpy>=1.20; numpy 1.26.4; numpy 2.0.2",
+                f"matplotlib==3.7.1 {numpy}",
+                [],
+            )
+            for requirements, numpy in (("matplotlib", "numpy==1.26.4"), ("matplotlib numpy==2.0.2", "numpy==2.0.2"))
+        ),
+        # The first wheel after the day
+        (
+            "compiled",
+            "compiled 1.0 cp38; compiled 1.1 2021-08-01 cp39; compiled 2.0 2022-08-01 cp39",
+            "compiled==1.1",
+            ["on 2021-06-01 no compiled had a wheel for Python 3.9; 1.1 of 2021-08-01 is the first that has"],
+        ),
+        # An exact version without a wheel becomes the nearest.
+        (
+            "compiled==1.0",
+            "compiled 1.0 cp38; compiled 0.9 cp39; compiled 1.1 cp39; compiled 1.2 cp39",
+            "compiled==1.1",
+            ["compiled==1.0 has no wheel for Python 3.9; 1.1 is the nearest that has"],
+        ),
+        # Where newer wheels do not fit, an older sdist is taken.
+        (
+            "plots strict",
+            "low 1.0; low 2.0; strict 1.0 needs low<2; plots 2.4 needs low>=2; sdist plots 2.3 needs low",
+            "low==1.0 strict==1.0 +plots==2.3",
+            [],
+        ),
+        # The newest sdist that is allowed is built, though other Pythons have a wheel.
+        (
+            "user plots",
+            "user 1.0 needs gd<=7.2; sdist gd 3.0 2016-01-01; sdist gd 7.2; gd 7.2 cp38; sdist gd 8.0; gd 8.0 cp39; "
+            "sdist plots 3.2 needs gd>=6; plots 3.2 cp38 needs gd>=6; plots 3.3 needs gd>=6",
+            "plots==3.3 user==1.0 +gd==7.2",
+            [],
+        ),
+        # Of versions that contradict each other the least are lost, and asked about once.
+        (
+            "a b==2.0",
+            "a 1.0 needs b<2; b 1.0; b 2.0",
+            "a==1.0 b==1.0",
+            ["b==2.0 is resolved without its version: it does not fit with the others"],
+        ),
+        (
+            "a b==2.0",
+            "a 1.0 needs b<2; b 1.0; b 2.1",
+            "a==1.0 b==1.0",
+            ["b==2.0 is resolved without its version: it does not fit with the others"],
+        ),
+        ("plain plian", "plain 1.0", "plain==1.0", ["the index has no plian, which is left out; is the name right?"]),
+        # Of two distributions of a module the one that is there stays.
+        (
+            "sampler ~theano",
+            "sampler 1.0 needs theano-pymc; theano_pymc 1.1; theano 1.0",
+            "sampler==1.0 theano-pymc==1.1",
+            [],
+        ),
+        # The error about a release names what others need, too.
+        ("user", "user 2.0 needs new; user 1.0 needs old; sdist new 1.0; sdist old 1.0", "user==2.0 +new==1.0", []),
+        # A wheel that excludes a newer Python
+        ("backport", "backport 0.6 2020-01-01; backport 0.8 on >=3.6, <3.7", "backport==0.6", []),
+        # The newest release of the day is built if it is only an sdist.
+        ("tool>=0.4", "tool 0.1 2019-01-01; sdist tool 0.5; tool 0.9 2024-01-01", "+tool==0.5", []),
+        (
+            "tool[fast]>=0.4",
+            "tool 0.1 2019-01-01; sdist tool 0.5; tool 0.9 2024-01-01",
+            "+tool==0.5",
+            ["tool 0.5 is built from an sdist, without its extras fast"],
+        ),
+        # jax follows a jaxlib that is newer than it.
+        (
+            "jax>=0.4 jaxlib",
+            "jax 0.4.13 2021-05-01; jax 0.4.18 2021-09-01; jaxlib 0.4.18 2021-09-01 cp39",
+            "jax==0.4.18 jaxlib==0.4.18",
+            [
+                "on 2021-06-01 no jaxlib had a wheel for Python 3.9; 0.4.18 of 2021-09-01 is the first that has",
+                "jax 0.4.18 is taken: no older wheel of what jax loads can be had for Python 3.9",
+            ],
+        ),
+    ],
+)
+@pytest.mark.slow
+def test_versions_and_questions(index: Index, resolved, requirements, releases, expected, questions):
+    index.releases(releases)
+    found = resolved(requirements)
+    assert _summary(found) == expected
+    assert [question.text for question in found.questions] == questions
+    assert {str(question.origin) for question in found.questions} <= {"setup.py:7"}
 
 
 @pytest.mark.slow
 def test_versions_are_those_of_the_day_and_of_lock_files(index: Index, resolved):
     for version, day in (("1.0", "2020-01-01"), ("1.1", "2021-05-31"), ("1.2", "2021-06-02")):
-        index.wheel("plain", version, day, requires=("inner",))
-        index.wheel("inner", version, day)
-    assert resolved(index, "plain").pins == {"plain": "1.1", "inner": "1.1"}
-    assert resolved(index, "plain", preferred={"inner": "1.0", "bad": "x y"}).pins == {"plain": "1.1", "inner": "1.0"}
-    assert resolved(index, "plain", day="2021-06-03").pins["plain"] == "1.2"
-
-
-def test_versions_are_within_the_facts(index: Index, resolved):
-    index.wheel("matplotlib", "3.7.1", "2021-01-01", requires=("numpy>=1.20",))
-    index.wheel("numpy", "1.26.4", "2021-01-01")
-    index.wheel("numpy", "2.0.2", "2021-02-01")
-    assert resolved(index, "matplotlib==3.7.1").pins["numpy"] == "1.26.4"
-    assert resolved(index, "matplotlib==3.7.1", "numpy==2.0.2").pins["numpy"] == "2.0.2"
-
-
-def test_the_first_wheel_after_the_day_is_taken_and_named(index: Index, resolved):
-    index.wheel("compiled", "1.0", "2021-01-01", "cp38-cp38-manylinux2014_x86_64")
-    index.wheel("compiled", "1.1", "2021-08-01", "cp39-cp39-manylinux2014_x86_64")
-    index.wheel("compiled", "2.0", "2022-08-01", "cp39-cp39-manylinux2014_x86_64")
-    found = resolved(index, "compiled")
-    assert found.pins == {"compiled": "1.1"}
-    [question] = found.questions
-    assert (
-        question.text
-        == ("on 2021-06-01 no compiled had a wheel for Python 3.9; 1.1 of 2021-08-01 is the first that has")
-        and str(question.origin) == "setup.py:7"
-    )
-
-
-def test_an_exact_version_without_a_wheel_becomes_the_nearest(index: Index, resolved):
-    index.wheel("compiled", "1.0", "2021-01-01", "cp38-cp38-manylinux2014_x86_64")
-    for version in ("0.9", "1.1", "1.2"):
-        index.wheel("compiled", version, "2021-02-01", "cp39-cp39-manylinux2014_x86_64")
-    found = resolved(index, "compiled==1.0")
-    assert found.pins == {"compiled": "1.1"} and "compiled==1.0 has no wheel for Python 3.9" in found.questions[0].text
+        index.releases(f"plain {version} {day} needs inner; inner {version} {day}")
+    assert resolved("plain").pins == {"plain": "1.1", "inner": "1.1"}
+    assert resolved("plain", inner="1.0", bad="x y").pins == {"plain": "1.1", "inner": "1.0"}
+    assert resolved("plain", day="2021-06-03").pins["plain"] == "1.2"
 
 
 @pytest.mark.slow
 def test_an_sdist_is_read_and_not_built(index: Index, resolved):
-    index.wheel("user", "1.0", "2021-01-01", requires=("source==0.5",))
-    index.wheel("inner", "1.0", "2021-01-01")
-    needs = 'inner>=0.1\n\n[extra]\nnever\n\n[:python_version < "3"]\nold\n'
-    index.sdist("source", "0.5", "2021-01-01", needs)
-    found = resolved(index, "user")
+    index.releases("user 1.0 needs source==0.5; inner 1.0")
+    index.sdist("source", "0.5", "2021-01-01", 'inner>=0.1\n\n[extra]\nnever\n\n[:python_version < "3"]\nold\n')
+    found = resolved("user")
     assert found.pins == {"user": "1.0", "inner": "1.0", "setuptools": "57.0", "wheel": "0.36"}
     assert [(s.package, s.requires) for s in found.sdists] == [("source==0.5", ["inner>=0.1"])]
 
 
 @pytest.mark.slow
 def test_what_builds_an_sdist_is_resolved_with_it(index: Index, resolved):
-    index.wheel("runner", "2.0", "2021-01-01")
-    index.wheel("backend", "0.9", "2021-01-01")
-    index.wheel("backend", "1.5", "2021-02-01")
+    index.releases("runner 2.0; backend 0.9; backend 1.5 2021-02-01")
     files = {
         "pyproject.toml": "[build-system]\nrequires = ['backend<1', 'setuptools']\n",
         "setup.py": "from setuptools import setup\nsetup(setup_requires=['runner', 'other @ https://x.test/y.zip'])\n",
     }
     index.sdist("source", "0.5", "2021-01-01", "", files)
-    pins = resolved(index, "source").pins
-    assert (pins["runner"], pins["backend"]) == ("2.0", "0.9") and "other" not in pins
+    assert _summary(resolved("source")) == "backend==0.9 runner==2.0 +source==0.5"
     index.sdist("old", "0.5", "2021-01-01", "", {**files, "setup.py": "print 'Python 2'\n"})
-    assert "runner" not in resolved(index, "old").pins
+    assert _summary(resolved("old")) == "backend==0.9 +old==0.5"
 
 
 @pytest.mark.parametrize(
@@ -130,178 +185,95 @@ def test_what_builds_an_sdist_is_resolved_with_it(index: Index, resolved):
 )
 @pytest.mark.slow
 def test_markers_of_an_sdist_that_cannot_be_evaluated_end_nothing(index: Index, resolved, requires, needed):
-    index.wheel("inner", "1.0", "2021-01-01")
-    index.wheel("attrs", "1.0", "2021-01-01")
+    index.releases("inner 1.0; attrs 1.0")
     index.sdist("source", "0.5", "2021-01-01", requires)
-    [found] = resolved(index, "source").sdists
-    assert found.requires == needed
+    [sdist] = resolved("source").sdists
+    assert sdist.requires == needed
 
 
 @pytest.mark.slow
 def test_a_setup_py_that_takes_too_long_is_not_read_to_its_end(index: Index, resolved):
     levels = "".join(f"a{n + 1} = [{', '.join([f'a{n}'] * 20)}]\n" for n in range(30))
-    index.wheel("runner", "2.0", "2021-01-01")
+    index.releases("runner 2.0")
     code = f"a0 = []\n{levels}setup(setup_requires=['runner'], packages=a30)\n"
     index.sdist("source", "0.5", "2021-01-01", "", {"setup.py": code})
-    found = resolved(index, "source")
-    assert [s.package for s in found.sdists] == ["source==0.5"] and found.pins["runner"] == "2.0"
-
-
-@pytest.mark.slow
-def test_where_newer_wheels_do_not_fit_an_older_sdist_is_taken(index: Index, resolved):
-    index.wheel("common", "1.0", "2021-01-01")
-    index.wheel("common", "2.0", "2021-01-02")
-    index.wheel("strict", "1.0", "2021-01-01", requires=("common<2",))
-    index.wheel("plots", "2.4", "2021-03-01", requires=("common>=2",))
-    index.sdist("plots", "2.3", "2021-02-01", "common\n")
-    found = resolved(index, "plots", "strict")
-    assert found.pins["common"] == "1.0" and [s.package for s in found.sdists] == ["plots==2.3"]
-
-
-@pytest.mark.slow
-def test_the_newest_sdist_that_is_allowed_is_built_though_other_pythons_have_a_wheel(index: Index, resolved):
-    index.wheel("user", "1.0", "2021-01-01", requires=("images<=7.2",))
-    index.sdist("images", "3.0", "2016-01-01", "")
-    for version in ("7.2", "8.0"):
-        index.sdist("images", version, "2021-01-01", "")
-        python = "cp39-cp39" if version == "8.0" else "cp38-cp38"
-        index.wheel("images", version, "2021-01-01", f"{python}-manylinux2014_x86_64")
-    assert [s.package for s in resolved(index, "user").sdists] == ["images==7.2"]
-    index.sdist("plots", "3.2", "2021-01-01", "images>=6\n")
-    index.wheel("plots", "3.2", "2021-01-01", "cp38-cp38-manylinux2014_x86_64", requires=("images>=6",))
-    index.wheel("plots", "3.3", "2021-01-01", requires=("images>=6",))
-    assert [s.package for s in resolved(index, "user", "plots").sdists] == ["images==7.2"]
+    assert _summary(resolved("source")) == "runner==2.0 +source==0.5"
 
 
 @pytest.mark.slow
 def test_an_sdist_names_the_packages_of_what_its_build_looks_for(index: Index, resolved):
-    index.wheel("user", "1.0", "2021-01-01", requires=("images",))
+    index.releases("user 1.0 needs images")
     index.sdist("images", "1.0", "2021-01-01", "", {"setup.py": "find('jpeglib.h', 'unknown.h')\n"})
-    [choice] = resolved(index, "user").apt
+    [choice] = resolved("user").apt
     assert (choice.value, choice.why) == ("libjpeg-dev", "the sdist of images looks for jpeglib.h")
 
 
 @pytest.mark.slow
-def test_versions_that_contradict_each_other_lose_the_least_of_them(index: Index, resolved):
-    index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
-    index.wheel("b", "1.0", "2021-01-01")
-    index.wheel("b", "2.0", "2021-01-01")
-    found = resolved(index, "a", "b==2.0")
-    assert found.pins == {"a": "1.0", "b": "1.0"} and "does not fit with the others" in found.questions[0].text
-
-
-def test_what_no_index_has_is_left_out_and_asked(index: Index, resolved):
-    index.wheel("plain", "1.0", "2021-01-01")
-    found = resolved(index, "plain", "plian")
-    assert found.pins == {"plain": "1.0"} and "the index has no plian" in found.questions[0].text
-
-
-@pytest.mark.slow
 def test_what_only_an_optional_part_needs_changes_nothing_else(index: Index, resolved):
-    index.wheel("common", "1.0", "2021-01-01")
-    index.wheel("common", "2.0", "2021-02-01")
-    index.wheel("fits", "1.0", "2021-01-01", requires=("inner",))
-    index.wheel("inner", "1.0", "2021-01-01")
-    index.wheel("strict", "1.0", "2021-01-01", requires=("common<2",))
+    index.releases("common 1.0; common 2.0 2021-02-01; fits 1.0 needs inner; inner 1.0; strict 1.0 needs common<2")
     index.sdist("built", "1.0", "2021-01-01", "", {"k.c": ""})
-    index.sdist("pure", "1.0", "2021-01-01", "")
-    names = ("fits", "strict", "built", "pure")
-    found = resolved(index, "common", *names, optional=set(names))
-    assert {k: v for k, v in found.pins.items() if k not in ("setuptools", "wheel")} == {
-        "common": "2.0", "fits": "1.0", "inner": "1.0",
-    }  # fmt: skip
-    assert found.left_out == {"strict", "built"} and [s.package for s in found.sdists] == ["pure==1.0"]
-    assert [(q.text.partition(";")[0], str(q.origin)) for q in found.questions] == [
-        ("no wheel of strict fits the others", "setup.py:7"), ("no wheel of built fits the others", "setup.py:7"),
-    ]  # fmt: skip
-
-
-def test_of_two_distributions_of_a_module_the_one_that_is_there_stays(index: Index, resolved):
-    index.wheel("sampler", "1.0", "2021-01-01", requires=("theano-pymc",))
-    index.wheel("theano_pymc", "1.1", "2021-01-01")
-    index.wheel("theano", "1.0", "2021-01-01")
-    found = resolved(index, "sampler", "theano", optional={"theano"})
-    assert "theano-pymc" in found.pins and "theano" not in found.pins and not found.questions
-
-
-@pytest.mark.slow
-def test_an_sdist_that_older_releases_would_need_is_not_taken(index: Index, resolved):
-    """The error about a release names what others need too."""
-    index.wheel("user", "2.0", "2021-01-01", requires=("new",))
-    index.wheel("user", "1.0", "2020-01-01", requires=("old",))
-    index.sdist("new", "1.0", "2021-01-01", "")
-    index.sdist("old", "1.0", "2020-01-01", "")
-    assert [s.package for s in resolved(index, "user").sdists] == ["new==1.0"]
+    index.releases("sdist pure 1.0")
+    found = resolved("common ~fits ~strict ~built ~pure")
+    assert _summary(found) == "common==2.0 fits==1.0 inner==1.0 +pure==1.0 -built -strict"
+    assert [question.text.partition(";")[0] for question in found.questions] == [
+        "no wheel of strict fits the others",
+        "no wheel of built fits the others",
+    ]
 
 
 @pytest.mark.slow
 def test_an_old_release_does_not_replace_one_that_needs_a_pure_sdist(index: Index, resolved):
-    index.wheel("backend", "0.1", "2018-01-01")
-    index.wheel("backend", "1.2", "2021-01-01", requires=("source>=0.2",))
     index.wheel("source", "0.1", "2018-01-01", "cp27-cp27m-manylinux1_x86_64")
-    index.sdist("source", "0.2", "2021-01-01", "")
-    index.wheel("source", "0.3", "2022-01-01")
-    index.wheel("capped", "1.0", "2021-01-01")
-    index.wheel("capped", "2.0", "2021-01-01")
-    index.wheel("strict", "1.0", "2021-01-01", requires=("capped<2",))
-    index.wheel("kernels", "0.1", "2018-01-01")
-    index.wheel("kernels", "1.2", "2021-01-01", requires=("built",))
+    index.releases("backend 0.1 2018-01-01; backend 1.2 needs source>=0.2; sdist source 0.2; source 0.3 2022-01-01")
+    index.releases("capped 1.0; capped 2.0; strict 1.0 needs capped<2; strict 0.9 2019-01-01")
+    index.releases("kernels 0.1 2018-01-01; kernels 1.2 needs built")
     index.sdist("built", "1.0", "2021-01-01", "", {"k.c": ""})
-    index.wheel("strict", "0.9", "2019-01-01")
-    found = resolved(index, "backend", "strict", "capped", "kernels")
-    assert found.pins["backend"] == "1.2" and found.pins["kernels"] == "0.1"
-    assert (found.pins["strict"], found.pins["capped"]) == ("0.9", "2.0")  # one of the two goes back in any case
-    assert [s.package for s in found.sdists] == ["source==0.2"] and not found.questions
-
-
-def test_a_wheel_that_excludes_a_newer_python_is_not_taken(index: Index, resolved):
-    index.wheel("backport", "0.6", "2020-01-01")
-    index.wheel("backport", "0.8", "2021-01-01", python=">=3.6, <3.7")
-    assert resolved(index, "backport").pins["backport"] == "0.6"
+    found = resolved("backend strict capped kernels")
+    # Of strict and capped one goes back in any case.
+    assert _summary(found) == "backend==1.2 capped==2.0 kernels==0.1 strict==0.9 +source==0.2"
+    assert not found.questions
 
 
 @pytest.mark.slow
-def test_the_newest_release_of_the_day_is_built_if_it_is_only_an_sdist(index: Index, resolved):
-    index.wheel("tool", "0.1", "2019-01-01")
-    index.sdist("tool", "0.5", "2021-01-01", "")
-    index.wheel("tool", "0.9", "2024-01-01")
-    found = resolved(index, "tool>=0.4")
-    assert [s.package for s in found.sdists] == ["tool==0.5"] and not found.questions
-    [question] = resolved(index, "tool[fast]>=0.4").questions
-    assert question.text == "tool 0.5 is built from an sdist, without its extras fast"
-
-
-@pytest.mark.slow
-def test_jax_follows_a_jaxlib_that_is_newer_than_it(index: Index, resolved):
-    for version, day in (("0.4.13", "2021-05-01"), ("0.4.18", "2021-09-01")):
-        index.wheel("jax", version, day)
-    index.wheel("jaxlib", "0.4.18", "2021-09-01", "cp39-cp39-manylinux2014_x86_64")
-    found = resolved(index, "jax>=0.4", "jaxlib")
-    assert (found.pins["jax"], found.pins["jaxlib"]) == ("0.4.18", "0.4.18")
-    assert any(q.text.startswith("jax 0.4.18 is taken") for q in found.questions)
-
-
-@pytest.mark.slow
-def test_a_version_that_is_given_up_is_asked_about_once(index: Index, resolved):
-    index.wheel("a", "1.0", "2021-01-01", requires=("b<2",))
-    index.wheel("b", "1.0", "2021-01-01")
-    index.wheel("b", "2.1", "2021-01-01")
-    [question] = resolved(index, "a", "b==2.0").questions
-    assert question.text == "b==2.0 is resolved without its version: it does not fit with the others"
-
-
-def test_an_index_without_upload_times_is_named(upstream: Upstream, tmp_path: Path, resolved):
-    index = Index(upstream, tmp_path / "wheels", times=False)
-    index.wheel("plain", "1.0", "2021-01-01")
-    with pytest.raises(SourceError, match="no upload times"):
-        resolved(index, "plain")
-
-
-def test_of_an_index_with_times_a_single_file_may_lack_its_own(upstream: Upstream, tmp_path: Path, resolved):
-    index = Index(upstream, tmp_path / "wheels")
-    index.wheel("pip", "20.0", "2020-01-01")
+def test_an_index_without_upload_times_is_named_and_a_single_file_without_its_own_is_taken(index: Index, resolved):
     index.times = False
-    index.wheel("plain", "1.0", "2021-01-01")
+    index.releases("plain 1.0")
+    with pytest.raises(SourceError, match="no upload times"):
+        resolved("plain")
     index.times = True
-    found = resolved(index, "plain")
+    index.releases("pip 20.0 2020-01-01")
+    found = resolved("plain")
     assert found.pins["plain"] == "1.0" and "does not say since when" in found.questions[0].text
+
+
+@pytest.mark.parametrize(
+    ("requirement", "wheels", "expected"),
+    [
+        # A new wheel is of the day, with what it needs.
+        ("plain", "numpy==1.0 user==1.0", "add wheels/- inner==1.1, add wheels/- plain==1.1"),
+        ("numpy==1.1", "numpy==1.0 user==1.0", "replace pins/numpy 1.1, replace wheels/0 numpy==1.1"),
+        # Of a project younger than the day, the first release is taken.
+        ("young", "numpy==1.0 user==1.0", "add wheels/- young==1.0"),
+        ("inner", "numpy==1.0 user==1.0 young==1.0", "add wheels/- inner==1.1"),
+        # Others follow where they must.
+        ("inner==1.1", "needy==1.0 inner==1.0", "replace wheels/0 needy==1.1, replace wheels/1 inner==1.1"),
+        ("numpy>=2", "numpy==1.0 user==1.0", "numpy>=2: the wheels do not fit together: "),
+        ("missing", "numpy==1.0 user==1.0", "missing: no index has a wheel of missing for Python 3.9 and glibc 2.31"),
+    ],
+)
+@pytest.mark.slow
+def test_a_requirement_that_comes_later_changes_the_wheels(
+    index: Index, mirrors: Mirrors, requirement, wheels, expected
+):
+    for version, day in (("1.0", "2020-01-01"), ("1.1", "2021-01-01"), ("2.0", "2022-01-01")):
+        index.releases(f"numpy {version} {day}; plain {version} {day} needs inner; inner {version} {day}")
+    index.releases("user 1.0 2020-01-01 needs numpy<2; young 1.0 2022-01-01; young 2.0 2025-01-01")
+    index.releases("needy 1.0 2020-01-01 needs inner==1.0; needy 1.1 2020-01-01 needs inner==1.1")
+    pins = {"distro": "debian:11", "python": "3.9", "numpy": "1.0"}
+    variant = Variant.model_validate({"base": "debian:11", "pins": pins, "wheels": wheels.split()})
+    found = WheelChanges("2021-06-01T23:59:59Z", {}, mirrors, bundled(), lambda line: None)
+    changes = found.of(variant, Requirement(requirement))
+    if not isinstance(changes, str):
+        lines = [f"{change.op} {change.path.removeprefix('/variants/*/')} {change.value}" for change in changes]
+        changes = ", ".join(sorted(lines))
+    assert changes == expected or (requirement == "numpy>=2" and changes.startswith(expected))

@@ -21,9 +21,8 @@ def connect(gateway: Gateway) -> http.client.HTTPConnection:
 
 def ask(gateway: Gateway, url: str, method: str = "GET", body: bytes | None = None, **headers: str):
     connection = connect(gateway)
-    connection.request(
-        method, url, body, {**authorization(gateway), **{k.replace("_", "-"): v for k, v in headers.items()}}
-    )
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, url, body, {**authorization(gateway), **fields})
     answer = connection.getresponse()
     return answer, answer.read()
 

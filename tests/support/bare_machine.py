@@ -45,15 +45,9 @@ class Machine:
         (self.bin / name).chmod(0o755)
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            ["sh", ".ci/setup.sh", *args],
-            cwd=self.checkout,
-            env={**self.env, **env},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command, pipes = ["sh", ".ci/setup.sh", *args], {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        env = {**self.env, **env}
+        return subprocess.Popen(command, cwd=self.checkout, env=env, stdin=subprocess.DEVNULL, text=True, **pipes)
 
     def setup(self, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*args, **env)

@@ -79,10 +79,7 @@ class Cluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {
-            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}",
-            "HOME": str(self.folder / "user"),
-        }
+        return {"PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "HOME": str(self.folder / "user")}
 
     def clear(self) -> None:
         """Remove all containers and images from the nodes, and reprokit's files."""

@@ -115,9 +115,8 @@ def table(
     earlier = summed(before, key)
     lines = [f"{'CPU s':>8} {'before':>8} {'wall s':>8} {'tests':>6}  {title}"]
     for name, (cpu, wall, count) in list(summed(tests, key).items())[:most]:
-        lines.append(
-            f"{cpu:8.1f} {f'{earlier[name].cpu:.1f}' if name in earlier else '':>8} {wall:8.1f} {count:6}  {name}"
-        )
+        old = f"{earlier[name].cpu:.1f}" if name in earlier else ""
+        lines.append(f"{cpu:8.1f} {old:>8} {wall:8.1f} {count:6}  {name}")
     return lines
 
 
@@ -141,11 +140,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Print the report, and keep it in pytest's cache: the next one is compared with it."""
     complete = config.getoption("--cost")
     # The workers of pytest-xdist call this hook, too.
-    if not (complete or os.environ.get("CI")) or config.cache is None or "PYTEST_XDIST_WORKER" in os.environ:
+    cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
+    if not (complete or os.environ.get("CI")) or cache is None or "PYTEST_XDIST_WORKER" in os.environ:
         return
     wall, cpu = _began
     report = {"wall": time.monotonic() - wall, "machine_cpu": _machine_cpu() - cpu, "tests": _tests}
-    file = config.cache.mkdir("cost") / "last.json"
+    file = cache.mkdir("cost") / "last.json"
     before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     terminalreporter.section("cost")
     for line in lines_of(report, before.get("tests", {}), complete):

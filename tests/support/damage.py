@@ -82,24 +82,9 @@ def member_twice(made: Made, chance: random.Random) -> bytes:
 def stranger(made: Made, chance: random.Random) -> bytes:
     """A file that nothing names, at a possible or an impossible path."""
     content = chance.randbytes(chance.randrange(2000))
-    escapes = [
-        "../x",
-        "/tmp/x",
-        "blobs/sha256/../../../x",
-        "blobs/../x",
-        "./index.json",
-        "blobs/sha256/" + "0" * 63 + "/",
-    ]
-    plain = [
-        "x",
-        "workspaces/x",
-        "store/x",
-        blob_path(digest_of(content)),
-        "workspaces/..",
-        "INDEX.JSON",
-        "index.json\n",
-    ]
-    return tar({chance.choice(escapes + plain): content, **made.files})
+    paths = ["../x", "/tmp/x", "blobs/sha256/../../../x", "blobs/../x", "./index.json", f"blobs/sha256/{'0' * 63}/"]
+    paths += ["x", "workspaces/x", "store/x", blob_path(digest_of(content)), "workspaces/..", "INDEX.JSON"]
+    return tar({chance.choice([*paths, "index.json\n"]): content, **made.files})
 
 
 def link(made: Made, chance: random.Random) -> bytes:
@@ -112,9 +97,8 @@ def link(made: Made, chance: random.Random) -> bytes:
             parts.append(header(path, len(content)) + content + bytes(-len(content) % 512))
             continue
         info = tarfile.TarInfo(path)
-        info.type = chance.choice(
-            [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
-        )
+        kinds = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE]
+        info.type = chance.choice(kinds)
         info.linkname = chance.choice(["/etc/passwd", "../../x", "index.json"])
         parts.append(info.tobuf(tarfile.GNU_FORMAT))
     return b"".join(parts) + END
@@ -123,16 +107,12 @@ def link(made: Made, chance: random.Random) -> bytes:
 def other_header(made: Made, chance: random.Random) -> bytes:
     """Headers with owners, modes and times, as other tools write them; or extended ones."""
     buffer = io.BytesIO()
-    with tarfile.open(
-        fileobj=buffer, mode="w", format=chance.choice([tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
-    ) as out:
+    form = chance.choice([tarfile.PAX_FORMAT, tarfile.USTAR_FORMAT])
+    with tarfile.open(fileobj=buffer, mode="w", format=form) as out:
         for path, content in made.files.items():
             info = tarfile.TarInfo(path)
-            info.size, info.mode, info.mtime = (
-                len(content),
-                chance.choice([0o644, 0o777, 0o4755]),
-                chance.random() * 1e9,
-            )
+            info.size, info.mode = len(content), chance.choice([0o644, 0o777, 0o4755])
+            info.mtime = chance.random() * 1e9
             info.pax_headers = {"path": "../../x"} if chance.random() < 0.3 else {}
             out.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
@@ -142,24 +122,20 @@ def absurd_size(made: Made, chance: random.Random) -> bytes:
     """A header with a wrong size."""
     files = made.files
     target = chance.choice(sorted(files))
-    claimed = chance.choice(
-        [1 << 33, 1 << 43, (1 << 62) + 1, len(files[target]) + 512, max(len(files[target]) - 600, 0), 1 << 80]
-    )
-    return (
-        b"".join(
-            header(path, claimed if path == target else len(content)) + content + bytes(-len(content) % 512)
-            for path, content in files.items()
-        )
-        + END
-    )
+    size = len(files[target])
+    claimed = chance.choice([1 << 33, 1 << 43, (1 << 62) + 1, size + 512, max(size - 600, 0), 1 << 80])
+    parts = [
+        header(path, claimed if path == target else len(content)) + content + bytes(-len(content) % 512)
+        for path, content in files.items()
+    ]
+    return b"".join(parts) + END
 
 
 def absurd_statement(made: Made, chance: random.Random) -> bytes:
     entry = chance.choice(made.metadata["images"])
     field = chance.choice(["size", "packed"])
-    entry[field] = chance.choice(
-        [-1, 0, entry[field] + 1, entry[field] - 1, 1 << 45, 1 << 63, 1 << 200, 1.5, "x", None]
-    )
+    value = entry[field]
+    entry[field] = chance.choice([-1, 0, value + 1, value - 1, 1 << 45, 1 << 63, 1 << 200, 1.5, "x", None])
     return tar(made.files)
 
 
@@ -200,10 +176,8 @@ def _last_blob(made: Made, raw: bytes) -> None:
 
 def json_bomb(made: Made, chance: random.Random) -> bytes:
     name = chance.choice([INDEX, DOCKER_MANIFEST, METADATA, OCI_LAYOUT])
-    content = chance.choice(
-        [b"[" * 200_000, b"{}", b"null", b"[]", b'"x"', b"1" * 10_000, b"\xff\xfe", b" " * (17 << 20)]
-    )
-    return tar({**made.files, name: content})
+    contents = [b"[" * 200_000, b"{}", b"null", b"[]", b'"x"', b"1" * 10_000, b"\xff\xfe", b" " * (17 << 20)]
+    return tar({**made.files, name: chance.choice(contents)})
 
 
 def padded(made: Made, chance: random.Random) -> bytes:

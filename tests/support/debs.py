@@ -30,9 +30,8 @@ def make_deb(
     )
     without_epoch = version.partition(":")[2] or version
     file = folder / f"{name}_{without_epoch}_{architecture}.deb"
-    subprocess.run(
-        ["dpkg-deb", f"-Z{packing}", "--root-owner-group", "-b", tree, file], check=True, capture_output=True
-    )
+    command = ["dpkg-deb", f"-Z{packing}", "--root-owner-group", "-b", tree, file]
+    subprocess.run(command, check=True, capture_output=True)
     shutil.rmtree(tree)
     return file
 
@@ -79,22 +78,8 @@ def small_system(folder: Path, mark: str) -> Path:
 
     `mark` makes it differ from those of other tests.
     """
-    tools = (
-        "sh",
-        "rm",
-        "tar",
-        "dpkg",
-        "dpkg-deb",
-        "dpkg-query",
-        "diff",
-        "dpkg-split",
-        "ldconfig",
-        "start-stop-daemon",
-        "cat",
-        "ls",
-        "mkdir",
-    )
-    with tarfile.open(fileobj=io.BytesIO(root_file_system(tools))) as tar:
+    tools = "sh rm tar dpkg dpkg-deb dpkg-query diff dpkg-split ldconfig start-stop-daemon cat ls mkdir"
+    with tarfile.open(fileobj=io.BytesIO(root_file_system(tools.split()))) as tar:
         entries = [(m, file.read() if (file := tar.extractfile(m)) else b"") for m in tar]
     folders = [f"./var/lib/dpkg/{name}" for name in ("info", "updates", "triggers", "alternatives")]
     entries += [entry(name, mode=0o755, type=tarfile.DIRTYPE) for name in ("./proc", "./sys", "./dev", *folders)]

@@ -60,12 +60,7 @@ class Desk:
         return RECIPE.format(name=self.recipe, commit=commit, port=port)
 
     def run(
-        self,
-        *words: str,
-        code: int = 0,
-        inside: OtherEngine | None = None,
-        before: Sequence[str] = (),
-        **more: str,
+        self, *words: str, code: int = 0, inside: OtherEngine | None = None, before: Sequence[str] = (), **more: str
     ) -> str:
         """`reprokit WORDS`, started by the command `before`; its output and errors."""
         command = [*before, sys.executable, "-m", "reprokit", *words]

@@ -53,7 +53,9 @@ def answers(address: str) -> bool:
         return False
 
 
-class _Served:
+class ServedEngine:
+    """An engine that `command` starts; it listens at `address`."""
+
     def __init__(self, address: str, command: list[str], log: Path) -> None:
         self.address, self.log = address, log
         with log.open("w") as out:
@@ -61,9 +63,13 @@ class _Served:
         try:
             wait_for(lambda: self.process.poll() is not None or answers(self.address))
             assert self.process.poll() is None, log.read_text()
+            self.prepare()
         except BaseException:
             self.stop()
             raise
+
+    def prepare(self) -> None:
+        """What is missing when the engine answers."""
 
     def connect(self) -> Engine:
         return connect(self.address)
@@ -79,7 +85,7 @@ class _Served:
         self.process.wait()
 
 
-class NewDocker(_Served):
+class NewDocker(ServedEngine):
     """Debian 13's Docker Engine, in namespaces of its own that end with it."""
 
     def __init__(self, root: Path, folder: Path, containerd: bool) -> None:
@@ -91,7 +97,7 @@ class NewDocker(_Served):
         super().__init__(f"unix://{folder / 'd.sock'}", command, folder / "log")
 
 
-class Podman(_Served):
+class Podman(ServedEngine):
     """podman's service with Docker's interface, and storage of its own."""
 
     def __init__(self, folder: Path) -> None:

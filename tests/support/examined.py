@@ -121,11 +121,6 @@ class FakeMachine:
 
 def target(variant: dict[str, Any]) -> Target:
     """A recipe of one variant."""
-    recipe = Recipe.model_validate(
-        {
-            "name": "x",
-            "paper": {"title": "T", "venue": "V", "year": 2020, "licence": "none"},
-            "variants": {"v": variant},
-        }
-    )
+    paper = {"title": "T", "venue": "V", "year": 2020, "licence": "none"}
+    recipe = Recipe.model_validate({"name": "x", "paper": paper, "variants": {"v": variant}})
     return Target(recipe, "v", Path("x.yaml"))

@@ -40,9 +40,8 @@ class Forge:
         for path, other in (submodules or {}).items():
             url = f"https://github.com/{other}.git"
             entries.append(f'[submodule "{path}"]\n\tpath = {path}\n\turl = {url}\n')
-            self.git(
-                name, "update-index", "--add", "--cacheinfo", f"160000,{self.git(other, 'rev-parse', 'HEAD')},{path}"
-            )
+            head = self.git(other, "rev-parse", "HEAD")
+            self.git(name, "update-index", "--add", "--cacheinfo", f"160000,{head},{path}")
         for path, text in {**files, **({".gitmodules": "".join(entries)} if entries else {})}.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_text(text)

@@ -10,6 +10,11 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+# The variables in which git's backend reads headers.
+_HEADERS = {
+    "CONTENT_TYPE": "Content-Type", "HTTP_CONTENT_ENCODING": "Content-Encoding", "GIT_PROTOCOL": "Git-Protocol",
+}  # fmt: skip
+
 
 class GitServer:
     """Serves the repositories below `root`. The next `cuts` packs are cut after `cut_after` bytes.
@@ -33,17 +38,9 @@ class GitServer:
                     self.end_headers()
                     return
                 path, _, query = self.path.partition("?")
-                environ = {
-                    **os.environ,
-                    "GIT_PROJECT_ROOT": str(root),
-                    "GIT_HTTP_EXPORT_ALL": "1",
-                    "PATH_INFO": path,
-                    "QUERY_STRING": query,
-                    "REQUEST_METHOD": self.command,
-                    "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-                    "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-                    "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
-                }
+                environ = {**os.environ, "GIT_PROJECT_ROOT": str(root), "GIT_HTTP_EXPORT_ALL": "1"}
+                environ |= {"PATH_INFO": path, "QUERY_STRING": query, "REQUEST_METHOD": self.command}
+                environ |= {name: self.headers.get(header, "") for name, header in _HEADERS.items()}
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 done = subprocess.run(["git", "http-backend"], input=body, env=environ, capture_output=True)
                 head, _, answer = done.stdout.partition(b"\r\n\r\n")

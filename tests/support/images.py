@@ -47,9 +47,8 @@ class Images:
             context |= {f"{number}/{path}": content for path, content in files.items()}
             dockerfile.append(f"COPY {number} /")
         context["Dockerfile"] = "\n".join([*dockerfile, lines]).encode()
-        for event in self.engine.build(
-            io.BytesIO(tar_of(context)), tag=f"{self.prefix}-{name}:1", nocache=True, rm=True
-        ):
+        archive = io.BytesIO(tar_of(context))
+        for event in self.engine.build(archive, tag=f"{self.prefix}-{name}:1", nocache=True, rm=True):
             assert "error" not in event, event
         return self._made(name)
 

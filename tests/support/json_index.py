@@ -53,3 +53,23 @@ class Index:
                 info.size = len(text)
                 tar.addfile(info, io.BytesIO(text.encode()))
         self.add(path, day)
+
+    def releases(self, text: str) -> None:
+        """Add each `[sdist] NAME VERSION [DAY] [TAG] [needs REQUIREMENT,...] [on PYTHON]`; they are separated by `;`.
+
+        The day is 2021-01-01 by default. A tag such as `cp39` makes a compiled wheel.
+        """
+        for entry in text.split(";"):
+            entry, _, python = entry.strip().partition(" on ")
+            entry, _, needs = entry.partition(" needs ")
+            requires = tuple(needs.split(",")) if needs else ()
+            words = entry.removeprefix("sdist ").split()
+            name, version = words[:2]
+            day = next((word for word in words[2:] if word.count("-") == 2), "2021-01-01")
+            tag = next(
+                (f"{word}-{word}-manylinux2014_x86_64" for word in words[2:] if word[:2] == "cp"), "py3-none-any"
+            )
+            if entry.startswith("sdist "):
+                self.sdist(name, version, day, "\n".join(requires))
+            else:
+                self.wheel(name, version, day, tag, requires, python)

@@ -76,13 +76,9 @@ class Killing:
         return OtherEngine(self.folder, self.folder / "data")
 
     def load(self) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-c", _MAIN, "load", str(self.path)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "DOCKER_HOST": self.engine.address, "REPROKIT_HOME": str(self.folder / "home")},
-        )
+        command, pipes = [sys.executable, "-c", _MAIN, "load", str(self.path)], {"stderr": subprocess.PIPE}
+        env = {**os.environ, "DOCKER_HOST": self.engine.address, "REPROKIT_HOME": str(self.folder / "home")}
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, text=True, env=env, **pipes)
 
     def check_and_repeat(self) -> None:
         api = self.engine.connect()

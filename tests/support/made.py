@@ -67,30 +67,15 @@ class Made:
                 layers.append(Layer(digest_of(content), len(content), blob))
             image = Image(name, config_of(contents, labels), tuple(layers))
             made.images.append(image)
-            entries.append(
-                {
-                    "name": name,
-                    "id": image.id,
-                    "size": sum(map(len, contents)),
-                    "packed": sum(layer.blob.size for layer in layers if layer.blob),
-                    **described,
-                }
-            )
-        made.metadata = {
-            "format": 1,
-            "reprokit": "0.1.0",
-            "created": "20261121T101500Z",
-            "images": entries,
-            "absent": sorted(left_out),
-        }
+            sizes = {"size": sum(map(len, contents)), "packed": sum(each.blob.size for each in layers if each.blob)}
+            entries.append({"name": name, "id": image.id, **sizes, **described})
+        made.metadata = {"format": 1, "reprokit": "0.1.0", "created": "20261121T101500Z"}
+        made.metadata |= {"images": entries, "absent": sorted(left_out)}
         return made
 
     @property
     def files(self) -> dict[str, bytes]:
-        return {
-            **self.blobs,
-            **dict(small_files(self.images, json.dumps(self.metadata).encode())),
-        }
+        return self.blobs | dict(small_files(self.images, json.dumps(self.metadata).encode()))
 
     def write(self, path: Path) -> Path:
         path.write_bytes(tar(self.files))
@@ -98,10 +83,8 @@ class Made:
 
 
 def tar(files: dict[str, bytes]) -> bytes:
-    return (
-        b"".join(header(path, len(content)) + content + bytes(-len(content) % 512) for path, content in files.items())
-        + END
-    )
+    parts = (header(path, len(content)) + content + bytes(-len(content) % 512) for path, content in files.items())
+    return b"".join(parts) + END
 
 
 def sha256(content: bytes) -> str:

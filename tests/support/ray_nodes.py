@@ -31,12 +31,9 @@ _PATIENT = {
 _ATTEMPTS = 6
 # Without the autoscaler and the forwarding of logs to the driver.
 _NODE = {
-    "num_cpus": 1,
-    "object_store_memory": 80 << 20,
-    "include_dashboard": False,
-    "no_monitor": True,
+    "num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False, "no_monitor": True,
     "include_log_monitor": False,
-}
+}  # fmt: skip
 
 
 class RayNodes:

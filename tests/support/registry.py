@@ -10,15 +10,14 @@ import re
 import secrets
 import subprocess
 import sys
-import tarfile
 import tempfile
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError
+from tests.support.images import tar_of
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
@@ -55,21 +54,16 @@ class Registry:
         (folder / "users").write_text(f"{USER}:{_HASH}\n")
         (folder / "config.yml").write_text(_CONFIG.format(folder=folder, host=self.host, auth=auth))
         self._log = folder / "log"
+        command = [*self._enter, "docker-registry", "serve", str(folder / "config.yml")]
         with self._log.open("wb") as log:
-            self._server = subprocess.Popen(
-                [*self._enter, "docker-registry", "serve", str(folder / "config.yml")],
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
+            self._server = subprocess.Popen(command, stdout=log, stderr=log)
         self._wait()
         if self._layer:
             self._push()
         self._before = len(self._requests())
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._server.terminate()
         self._server.wait(120)
         self._folder.cleanup()
@@ -106,12 +100,7 @@ def command(*args: str) -> list[str]:
 
 def data(size: int) -> bytes:
     """A tar with a file of random bytes."""
-    layer = io.BytesIO()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        entry = tarfile.TarInfo(secrets.token_hex(4))
-        entry.size = size
-        tar.addfile(entry, io.BytesIO(secrets.token_bytes(size)))
-    return layer.getvalue()
+    return tar_of({secrets.token_hex(4): secrets.token_bytes(size)})
 
 
 def make(engine: Engine, name: str, **labels: str) -> str:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
-from reprokit.engine import Engine
-from tests.support.engines import answers, connect
+from tests.support.engines import ServedEngine
 from tests.support.privileges import OTHER_USER, need_root
-from tests.support.waiting import wait_for
 
 UID = 4801
 # Its own mount namespace, for the user and its subordinate ids. Of the links that rootlesskit puts into its copy of
@@ -30,7 +27,7 @@ exec setpriv --reuid {UID} --regid {UID} --clear-groups env HOME="$1" XDG_RUNTIM
 """
 
 
-class RootlessEngine:
+class RootlessEngine(ServedEngine):
     """Started in `folder`, which becomes the user's, with its socket `s`."""
 
     def __init__(self, folder: Path) -> None:
@@ -38,19 +35,8 @@ class RootlessEngine:
         self.folder, self.socket = folder, folder / "s"
         os.chown(folder, UID, UID)
         folder.chmod(0o755)
-        with (folder / "log").open("wb") as log:
-            self.process = subprocess.Popen(
-                ["unshare", "--mount", "sh", "-c", _START, "start", str(folder)], stdout=log, stderr=subprocess.STDOUT
-            )
-        try:
-            wait_for(lambda: self.process.poll() is not None or answers(f"unix://{self.socket}"))
-            assert self.process.poll() is None, (folder / "log").read_text()[-2000:]
-        except BaseException:
-            self.stop()
-            raise
-
-    def connect(self) -> Engine:
-        return connect(f"unix://{self.socket}")
+        command = ["unshare", "--mount", "sh", "-c", _START, "start", str(folder)]
+        super().__init__(f"unix://{self.socket}", command, folder / "log")
 
     def stop(self) -> None:
         self.process.terminate()

@@ -27,13 +27,9 @@ class Sender:
         self.environment = {**os.environ, **nodes.environment, "REPROKIT_HOME": str(home), **environment}
 
     def start(self, *words: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            [sys.executable, "-m", "reprokit", "send", *words],
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = [sys.executable, "-m", "reprokit", "send", *words]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(command, env=self.environment, text=True, **pipes)
 
     def send(self, *words: str) -> subprocess.CompletedProcess[str]:
         return run_verb("send", *words, env=self.environment)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.ports import free_port
+from tests.support.waiting import wait_for
 
 
 class SshServer:
@@ -62,10 +62,7 @@ def ssh_server(root: Path) -> Iterator[SshServer]:
         try:
             environment = {**os.environ, "SSH_AUTH_SOCK": str(root / "agent")}
             subprocess.run(["ssh-add", "-q", str(root / "user")], check=True, env=environment)
-            for _ in range(100):
-                if "Server listening" in (root / "log").read_text() if (root / "log").exists() else False:
-                    break
-                time.sleep(0.1)
+            wait_for(lambda: (root / "log").exists() and "Server listening" in (root / "log").read_text(), 60)
             yield SshServer(root, port, root / "agent")
         finally:
             process.terminate()

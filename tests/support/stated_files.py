@@ -138,162 +138,83 @@ def late():
 CASES = {
     "pyproject.toml": (
         PYPROJECT,
-        [
-            ("project", "tool", 5, "run"),
-            ("python", ">=3.8", 7, "run"),
-            ("tested", "3.9", 8, "run"),
-            ("package", "numpy>=1.20", 10, "run"),
-            ("package", "torch; python_version < '3.12'", 11, "run"),
-            ("package", "cython", 2, "build"),
-            ("package", "pytest-cov", 14, "test"),
-            ("package", "matplotlib", 15, "other"),
-            ("package", "mock", 18, "test"),
-        ],
+        "5 project tool | 7 python >=3.8 | 8 tested 3.9 | 10 package numpy>=1.20 | "
+        "11 package torch; python_version < '3.12' | 2 package cython (build) | 14 package pytest-cov (test) | "
+        "15 package matplotlib (other) | 18 package mock (test)",
     ),
     "sub/pyproject.toml": (
         POETRY,
-        [
-            ("python", ">=3.8,<4.0", 4, "run"),
-            ("package", "requests[socks]>=2.20,<3.0", 5, "run"),
-            ("package", "torch>=1.8.1,<1.9.0", 6, "run"),
-            ("source", "https://github.com/a/thing@abc", 7, "run"),
-            ("package", "mock", 9, "test"),
-        ],
+        "4 python >=3.8,<4.0 | 5 package requests[socks]>=2.20,<3.0 | 6 package torch>=1.8.1,<1.9.0 | "
+        "7 source https://github.com/a/thing@abc | 9 package mock (test)",
     ),
     "setup.cfg": (
         "[metadata]\nname = tool\n[options]\npython_requires = >=3.7\ninstall_requires =\n  attrs  # why\n  toml>=0.9\n"
         "[options.extras_require]\ntesting = pytest\n",
-        [("python", ">=3.7", 4, "run"), ("package", "toml>=0.9", 7, "run"), ("package", "pytest", 9, "test")],
+        "4 python >=3.7 | 7 package toml>=0.9 | 9 package pytest (test)",
     ),
     "setup.py": (
         SETUP,
-        [
-            ("project", "tool", 11, "run"),
-            ("python", ">=3.7", 11, "run"),
-            ("package", "scipy", 5, "run"),
-            ("package", "tqdm>=4", 9, "run"),
-            ("package", "attrs", 12, "run"),
-            ("package", "from-a-file", 1, "run"),
-            ("package", "pytest", 8, "test"),
-            ("extension", "torch-cuda", 13, "run"),
-            ("import", "numpy", 1, "build"),
-        ],
+        "11 project tool | 11 python >=3.7 | 5 package scipy | 9 package tqdm>=4 | 12 package attrs | "
+        "1 package from-a-file | 8 package pytest (test) | 13 extension torch-cuda | 1 import numpy (build)",
     ),
     "requirements.txt": (
         "-r more/needed.txt\n--extra-index-url https://i.example/simple\nnumpy==1.19 ; python_version<'3.9'\n"
         "https://x.example/tool-1.0-py3-none-any.whl\ngit+https://github.com/a/b@main#egg=b\n!!\n",
-        [
-            ("package", "from-a-file", 1, "run"),
-            ("index", "https://i.example/simple", 2, "run"),
-            ("package", 'numpy==1.19; python_version < "3.9"', 3, "run"),
-            ("package", "tool @ https://x.example/tool-1.0-py3-none-any.whl", 4, "run"),
-            ("source", "https://github.com/a/b@main", 5, "run"),
-            ("unread", "not a requirement: !!", 6, "run"),
-        ],
+        "1 package from-a-file | 2 index https://i.example/simple | "
+        '3 package numpy==1.19; python_version < "3.9" | '
+        "4 package tool @ https://x.example/tool-1.0-py3-none-any.whl | 5 source https://github.com/a/b@main | "
+        "6 unread not a requirement: !!",
     ),
     "Pipfile": (
         '[packages]\nflask = ">=1"\nb = {git = "https://github.com/a/b.git", ref = "v1"}\n'
         '[requires]\npython_version = "3.8"\n',
-        [
-            ("package", "flask>=1", 2, "run"),
-            ("source", "https://github.com/a/b@v1", 3, "run"),
-            ("python", "==3.8.*", 5, "run"),
-        ],
+        "2 package flask>=1 | 3 source https://github.com/a/b@v1 | 5 python ==3.8.*",
     ),
-    "poetry.lock": ('[[package]]\nname = "attrs"\nversion = "21.2.0"\n', [("locked", "attrs==21.2.0", 1, "run")]),
-    "Pipfile.lock": ('{"default":\n {"attrs": {"version": "==21.2.0"}}}', [("locked", "attrs==21.2.0", 2, "run")]),
+    "poetry.lock": ('[[package]]\nname = "attrs"\nversion = "21.2.0"\n', "1 locked attrs==21.2.0"),
+    "Pipfile.lock": ('{"default":\n {"attrs": {"version": "==21.2.0"}}}', "2 locked attrs==21.2.0"),
     "Dockerfile": (
         DOCKERFILE,
-        [
-            ("base", "nvidia/cuda:11.3.1-devel-ubuntu20.04", 7, "run"),
-            ("apt", "libsndfile1", 3, "run"),
-            ("package", "torch==1.10.0+cu113", 6, "run"),
-            ("package", "einops", 9, "run"),
-            ("index", "https://download.pytorch.org/whl/torch_stable.html", 6, "run"),
-            ("env", "MODE=fast", 8, "run"),
-            ("package", "from-a-file", 1, "run"),
-            ("cuda", "==11.3.*", 10, "run"),
-            ("conda", "faiss-gpu", 10, "run"),
-        ],
+        "7 base nvidia/cuda:11.3.1-devel-ubuntu20.04 | 3 apt libsndfile1 | 6 package torch==1.10.0+cu113 | "
+        "9 package einops | 6 index https://download.pytorch.org/whl/torch_stable.html | 8 env MODE=fast | "
+        "1 package from-a-file | 10 cuda ==11.3.* | 10 conda faiss-gpu",
     ),
     "environment.yml": (
         ENVIRONMENT,
-        [
-            ("python", "==3.8.*", 3, "run"),
-            ("conda", "numpy==1.19.2", 4, "run"),
-            ("cuda", ">=10.2", 5, "run"),
-            ("package", "einops==0.3", 7, "run"),
-            ("source", "https://github.com/a/b@0123456", 8, "run"),
-        ],
+        "3 python ==3.8.* | 4 conda numpy==1.19.2 | 5 cuda >=10.2 | 7 package einops==0.3 | "
+        "8 source https://github.com/a/b@0123456",
     ),
     "README.md": (
         README,
-        [
-            ("title", "The Tool", 1, "run"),
-            ("python", ">=3.8", 3, "run"),
-            ("cuda", "==11.1.*", 3, "run"),
-            ("package", "torch>=1.8", 3, "run"),
-            ("gcc", "==9.*", 3, "run"),
-            ("python", "==3.8.*", 6, "run"),
-            ("package", "tqdm", 7, "run"),
-            ("command", "python train.py --epochs 3", 8, "run"),
-        ],
+        "1 title The Tool | 3 python >=3.8 | 3 cuda ==11.1.* | 3 package torch>=1.8 | 3 gcc ==9.* | "
+        "6 python ==3.8.* | 7 package tqdm | 8 command python train.py --epochs 3",
     ),
     ".github/workflows/test.yml": (
         WORKFLOW,
-        [
-            ("tested", "3.10", 4, "run"),
-            ("tested", "3.11", 7, "run"),
-            ("apt", "libfoo-dev", 9, "run"),
-            ("command", "pytest tests", 10, "run"),
-        ],
+        "4 tested 3.10 | 7 tested 3.11 | 9 apt libfoo-dev | 10 command pytest tests",
     ),
     "CMakeLists.txt": (
         CMAKE,
-        [
-            ("cmake", ">=3.12", 1, "run"),
-            ("extension", "cuda", 2, "run"),
-            ("cxx", "14", 3, "run"),
-            ("architecture", "8.0", 4, "run"),
-            ("library", "Boost 1.65", 5, "run"),
-            ("library", "OpenMP", 6, "other"),
-        ],
+        "1 cmake >=3.12 | 2 extension cuda | 3 cxx 14 | 4 architecture 8.0 | 5 library Boost 1.65 | "
+        "6 library OpenMP (other)",
     ),
-    "a.ipynb": (
-        NOTEBOOK,
-        [("package", "seaborn", 12, "run"), ("import", "pandas", 13, "run"), ("tested", "3.9", 19, "run")],
-    ),
-    "tool/code.py": (
-        CODE,
-        [
-            ("import", "numpy", 2, "run"),
-            ("import", "scipy", 3, "run"),
-            ("optional", "apex", 8, "run"),
-            ("optional", "cupy", 12, "run"),
-        ],
-    ),
+    "a.ipynb": (NOTEBOOK, "12 package seaborn | 13 import pandas | 19 tested 3.9"),
+    "tool/code.py": (CODE, "2 import numpy | 3 import scipy | 8 optional apex | 12 optional cupy"),
     ".devcontainer/devcontainer.json": (
         '{\n // a comment\n "image": "debian:12",\n "postCreateCommand": "pip install einops",\n}\n',
-        [("base", "debian:12", 3, "run"), ("package", "einops", 4, "run")],
+        "3 base debian:12 | 4 package einops",
     ),
-    "binder/runtime.txt": ("python-3.7\n", [("python", "==3.7.*", 1, "run")]),
-    "apt.txt": ("# why\nlibgl1\n", [("apt", "libgl1", 2, "run")]),
-    ".gitmodules": (
-        '[submodule "x"]\n\tpath = lib/x\n\turl = ../x\n',
-        [("submodule", "lib/x ../x", 3, "run")],
-    ),
+    "binder/runtime.txt": ("python-3.7\n", "1 python ==3.7.*"),
+    "apt.txt": ("# why\nlibgl1\n", "2 apt libgl1"),
+    ".gitmodules": ('[submodule "x"]\n\tpath = lib/x\n\turl = ../x\n', "3 submodule lib/x ../x"),
     "Makefile": (
         "env:\n\tpip install numpy==1.20\nk.o: k.cu\n\tnvcc -arch=sm_86 k.cu\n",
-        [("package", "numpy==1.20", 2, "run"), ("architecture", "8.6", 4, "run")],
+        "2 package numpy==1.20 | 4 architecture 8.6",
     ),
-    "setup.sh": ("set -e\nif true; then\n  sudo apt install -y git\nfi\n", [("apt", "git", 3, "run")]),
+    "setup.sh": ("set -e\nif true; then\n  sudo apt install -y git\nfi\n", "3 apt git"),
     "tox.ini": (
         "[tox]\nenvlist = py{36,310}-torch\n[testenv]\ndeps =\n  pytest<8\n",
-        [("tested", "3.10", 2, "run"), ("package", "pytest<8", 5, "test")],
+        "2 tested 3.10 | 5 package pytest<8 (test)",
     ),
-    "weights.bin": (
-        f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1500000\n",
-        [("lfs", "2 MB", 1, "run")],
-    ),
-    "CITATION.cff": ("title: The Tool\nauthors: []\n", [("title", "The Tool", 1, "run")]),
-}  # fmt: skip
+    "weights.bin": (f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 1500000\n", "1 lfs 2 MB"),
+    "CITATION.cff": ("title: The Tool\nauthors: []\n", "1 title The Tool"),
+}

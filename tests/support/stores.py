@@ -62,19 +62,13 @@ def a_lock(
     """The lock of a recipe with one variant, `cpu`, on a bootstrapped base unless it has a registry's digest."""
     inputs = dict.fromkeys(("base", *KINDS), ZERO)
     suite = {"distribution": "debian", "suite": "bookworm", "architecture": "amd64", "packages": ()}
-    base = Base.model_validate(
-        {"reference": "debian:12", "digest": digest} if digest else {"reference": "debian:12", "bootstrap": suite}
-    )
+    origin = {"digest": digest} if digest else {"bootstrap": suite}
+    base = Base.model_validate({"reference": "debian:12", **origin})
+    git = tuple(GitCommit(url=c.url, commit=c.commit, tree="0" * 40) for c in commits)
     variant = VariantLock(
-        reprokit="0.1",
-        inputs=inputs,
-        python="3.11",
-        glibc="2.36",
-        machine="x86_64",
-        base=base,
-        files=tuple(files),
-        git=tuple(GitCommit(url=c.url, commit=c.commit, tree="0" * 40) for c in commits),
-    )
+        reprokit="0.1", inputs=inputs, python="3.11", glibc="2.36", machine="x86_64", base=base, files=tuple(files),
+        git=git,
+    )  # fmt: skip
     return Lock(recipe=name, variants={"cpu": variant}, data=tuple(data))
 
 

@@ -26,25 +26,14 @@ def coloured(*arguments: str, columns: int = 80, rows: int = 24, cwd: Path | Non
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
     command = [sys.executable, "-m", "reprokit", *arguments]
-    process = subprocess.Popen(
-        command,
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        cwd=cwd,
-        start_new_session=True,
-        env={**variables, "TERM": "xterm", "PAGER": "cat", **env},
-    )
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    variables |= {"TERM": "xterm", "PAGER": "cat", **env}
+    process = subprocess.Popen(command, cwd=cwd, env=variables, start_new_session=True, **streams)
     os.close(terminal)
     output = b""
-    while True:
-        try:
-            block = os.read(master, 1 << 16)
-        except OSError:  # EIO: the program has ended
-            break
-        if not block:
-            break
-        output += block
+    with contextlib.suppress(OSError):  # EIO: the program has ended
+        while block := os.read(master, 1 << 16):
+            output += block
     process.wait(timeout=120)
     os.close(master)
     return output.decode().replace("\r\n", "\n")
