@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,18 +16,6 @@ def x(recipes: Path) -> Path:
     """The recipe x, and the folder in which the user stands."""
     (recipes / "x.yaml").write_text(RECIPE)
     return recipes.parent
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[[str], Path]:
-    """`written(text)`: a sweep's file."""
-
-    def write(text: str) -> Path:
-        file = tmp_path / "s.yaml"
-        file.write_text(text)
-        return file
-
-    return write
 
 
 @pytest.fixture(scope="session")
