@@ -99,22 +99,22 @@ def test_only_perf_needs_more_capabilities_from_the_start():
 
 
 @pytest.mark.parametrize(
-    ("left", "importer", "found"),
+    ("left", "importer", "imported"),
     [
-        (["report.qdstrm"], "touch report.nsys-rep", ["report.nsys-rep"]),
-        (["report.qdstrm"], "touch report.qdrep", ["report.qdrep"]),
-        (["report.qdstrm"], "exit 1", ["report.qdstrm"]),
-        (["report.qdstrm"], None, ["report.qdstrm"]),
-        (["report.qdrep", "report.qdstrm"], "touch report.again", ["report.qdrep"]),
-        (["report.nsys-rep"], "touch report.again", ["report.nsys-rep"]),
-        ([], "exit 1", []),
+        ("report.qdstrm", "touch report.nsys-rep", "report.nsys-rep"),
+        ("report.qdstrm", "touch report.qdrep", "report.qdrep"),
+        ("report.qdstrm", "exit 1", "report.qdstrm"),
+        ("report.qdstrm", None, "report.qdstrm"),
+        ("report.qdrep report.qdstrm", "touch report.again", "report.qdrep"),
+        ("report.nsys-rep", "touch report.again", "report.nsys-rep"),
+        ("", "exit 1", ""),
     ],
 )
-def test_nsys_reports_are_imported_where_debian_has_the_importer(tmp_path: Path, left, importer, found):
+def test_nsys_reports_are_imported_where_debian_has_the_importer(tmp_path: Path, left, importer, imported):
     out, host = tmp_path / "out", tmp_path / "usr/lib/nsight-systems/host-linux-x64"
     out.mkdir()
     host.mkdir(parents=True)
-    for name in left:
+    for name in left.split():
         (out / name).write_text("")
     if importer is not None:
         expected = '[ "$*" = "--input-file report.qdstrm" ] || exit 2'
@@ -123,4 +123,4 @@ def test_nsys_reports_are_imported_where_debian_has_the_importer(tmp_path: Path,
     ((shell, option, script),) = profilers(["x"])["nsys"].then
     script = script.replace(FOLDER, str(out)).replace("/usr/lib", f"{tmp_path}/usr/lib")
     subprocess.run([shell, option, script], capture_output=True, check=False)
-    assert sorted(path.name for path in out.iterdir()) == found
+    assert sorted(path.name for path in out.iterdir()) == imported.split()
