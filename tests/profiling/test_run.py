@@ -187,15 +187,12 @@ def test_a_report_that_was_not_imported_is_brought_out(nsys: Call):
     assert Path("out/report.qdstrm").read_text() == "raw\n"
 
 
-@pytest.mark.parametrize(
-    ("leave", "code", "message"),
-    [
+def test_a_report_that_is_none_stays_in_the_container(nsys: Call, desk: Path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_LIMIT_PROFILE", "4000")
+    for leave, code, message in (
         ('ln -s /etc/passwd "$report"', 1, "not a regular file"),
         ('truncate -s 5000 "$report"', 2, "more than 4000 bytes"),
-    ],
-)
-def test_a_report_that_is_none_stays_in_the_container(nsys: Call, desk: Path, monkeypatch, leave, code, message):
-    monkeypatch.setenv("REPROKIT_LIMIT_PROFILE", "4000")
-    done = nsys(leave)
-    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
-    assert not (desk / "out").exists()
+    ):
+        done = nsys(leave)
+        assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+        assert not (desk / "out").exists()

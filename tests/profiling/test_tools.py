@@ -13,6 +13,7 @@ from reprokit.profiling import host_tools
 from reprokit.profiling.tools import FOLDER, HOME, choose, profilers
 
 ALL = ("torch", "nsys", "ncu", "perf", "py-spy")
+SOME = ("nsys", "py-spy", "perf")
 LAUNCHER = [f"{HOME}/launcher.py", FOLDER]
 
 
@@ -21,8 +22,8 @@ LAUNCHER = [f"{HOME}/launcher.py", FOLDER]
     [
         ("python3 x.py", ALL, True, "torch"),
         ("/opt/conda/bin/python3.8 -m x", ALL, True, "torch"),
-        ("python3 x.py", ("nsys", "py-spy", "perf"), True, "nsys"),
-        ("python3 x.py", ("nsys", "py-spy", "perf"), False, "py-spy"),
+        ("python3 x.py", SOME, True, "nsys"),
+        ("python3 x.py", SOME, False, "py-spy"),
         ("python3 x.py", ("perf", "ncu"), True, "perf"),
         ("./a.out", ALL, True, "nsys"),
         ("./a.out", ALL, False, "perf"),
@@ -32,22 +33,16 @@ def test_the_default_is_what_sees_most(argv, present, gpu, chosen):
     assert choose(argv.split(), None, present, gpu).name == chosen
 
 
-@pytest.mark.parametrize(
-    ("argv", "wrapped"),
-    [
+def test_the_launcher_is_before_the_program():
+    for argv, wrapped in [
         ("python3 x.py -m 1", ["python3", *LAUNCHER, "x.py", "-m", "1"]),
         ("python -u -W ignore -m pkg.mod a", ["python", "-u", "-W", "ignore", *LAUNCHER, "-m", "pkg.mod", "a"]),
         ("python3 -c pass", ["python3", *LAUNCHER, "-c", "pass"]),
-    ],
-)
-def test_the_launcher_is_before_the_program(argv, wrapped):
-    assert profilers(argv.split())["torch"].wrap(argv.split()) == wrapped
-
-
-@pytest.mark.parametrize("argv", ["bash run.sh", "torchrun x.py", "python3", "python3 -", "python3 -u", "python3 -m"])
-def test_torch_needs_a_program(argv):
-    with pytest.raises(UsageError, match="torch's profiler"):
-        profilers(argv.split())["torch"].wrap(argv.split())
+    ]:
+        assert profilers(argv.split())["torch"].wrap(argv.split()) == wrapped
+    for argv in ("bash run.sh", "torchrun x.py", "python3", "python3 -", "python3 -u", "python3 -m"):
+        with pytest.raises(UsageError, match="torch's profiler"):
+            profilers(argv.split())["torch"].wrap(argv.split())
 
 
 @pytest.mark.parametrize(
