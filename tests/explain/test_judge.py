@@ -59,9 +59,6 @@ FIRST_CAUSES: dict[str, str] = {
     "During handling of the above exception, another exception occurred:\n\n"
     'Traceback (most recent call last):\n  File "a.py", line 3, in <module>\nOddFlux: cannot go on'
     "\n": "python-exception:4: KeyError, a dictionary",
-    # Of two tracebacks far apart the last, which ended the program.
-    f"{TRACEBACK}EarlyFlux: odd\n" + "step\n" * 100 + f"{TRACEBACK}LateFlux: odd\n": "python-exception:108: Late",
-    f"E0911 06:19:37.20 3746 a.cpp:70] Failed to open the flux\n{TRACEBACK}OddFlux: no\n": "says-failed:1: ",
     # An exception stands above the source line that raises it.
     'Traceback (most recent call last):\n  File "a.py", line 1\n    raise RuntimeError("Ninja is required to load C++ '
     'extensions")\nRuntimeError: Ninja is required to load C++ extensions\n': "torch-jit-no-ninja:4: ",
@@ -97,8 +94,6 @@ FIRST_CAUSES: dict[str, str] = {
     # An error is judged with the reason that it announces on the next line.
     "Error at graph.cc:3 in flux:\nthe file does not exist"
     "\n": "says-missing:1: the program says that something is missing: at graph.cc:3 in flux:",
-    "srun: error: node1: task 0: Exited with exit code 1\nerror: odd flux\n": "unexplained:2: ",
-    "error: the flux is odd\nreading on\nerror: the flux is strange\n": "unexplained:1: ",
     # Usual words count where the log ends.
     "Error: the old model does not exist\n"
     + "step\n" * 100
@@ -226,6 +221,7 @@ ALL_CAUSES = {
     f"E0911 06:19:37.20 3746 a.cpp:70] Failed to open the flux\n{TRACEBACK}OddFlux: no\n": (
         "says-failed:1 python-exception:5"
     ),
+    # Of two tracebacks far apart the last, which ended the program.
     f"{TRACEBACK}EarlyFlux: odd\n" + "step\n" * 100 + f"{TRACEBACK}LateFlux: odd\n": "python-exception:108",
 }
 
