@@ -188,7 +188,7 @@ def test_only_dtypes_with_a_peak_have_a_roof():
 @pytest.mark.usefixtures("drawing")
 @pytest.mark.slow
 def test_files_are_the_same_each_time():
-    both = of_machine(cells(2.0) + cells(3.0, batch=8))
+    both = of_machine([cell for cell in cells(2.0) + cells(3.0, batch=8) if cell.dtype == "float32"])
     files = plots.draw(both)
     stems = ("speedup-batch-1", "speedup-batch-8", "roofline")
     assert list(files) == [f"{stem}.{kind}" for stem in stems for kind in ("png", "svg")]

@@ -99,9 +99,9 @@ def test_a_value_of_the_matrix_needs_no_option():
     recipe = load_recipe("featgraph")
     spmm = recipe.benchmarks["spmm"].model_copy(update={"matrix": {"n": [1, 2]}})
     recipe = recipe.model_copy(update={"benchmarks": {"spmm": spmm}})
-    records = [replace(SPMM, variables={"n": n}) for n in (1, 2, 3, True)]
-    commands = recipe_report(recipe, records, [], []).commands[1:-2]
-    assert [command.partition("--repeat 1")[2] for command in commands] == ["", " --param n=3", " --param n=true"]
+    commands = recipe_report(recipe, [replace(SPMM, variables={"n": n}) for n in (1, 2, 3, True)], [], []).commands
+    options = [command.partition("--repeat 1")[2] for command in commands[1:-2]]
+    assert options == ["", " --param n=3", " --param n=true"]
 
 
 @pytest.mark.slow
@@ -164,15 +164,12 @@ def test_the_summary_says_what_ran_where_and_shows_three_figures():
         assert re.search(rf'href="#(recipe-1-[1-6])">{part}</a>[^§]*id="\1">{part}<', text), part
 
 
-def test_the_newest_image_comes_first():
+def test_the_newest_image_comes_first_and_an_empty_column_is_not_shown():
     old = [replace(SPMM, params={"n": n}, time="2026-01-01T00:00:00Z") for n in (1, 2, 3)]
     new = [replace(SPMM, params={"n": n}, image_digest="sha256:" + "9a" * 32) for n in (1, 2)]
     (part,) = page(*old, *new).recipes
     for texts in ([t.conditions for t in part.tables], [p.caption for p in part.plots]):
         assert len(texts) == 2 and "9a9a" in texts[0] and "2e2e" in texts[1]
     assert dict(part.environment[0][1])["images measured"].startswith("sha256:9a")
-
-
-def test_a_column_that_is_empty_is_not_shown():
     (part,) = page().recipes
     assert "measured" not in part.claims.columns and part.claims.columns[1] == "verdict"

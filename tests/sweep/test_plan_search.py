@@ -61,7 +61,7 @@ def journal(tmp_path):
 @pytest.mark.slow
 def test_all_searches_end_with_each_measurement_made_once(journal, monkeypatch):
     """A search on one machine with the same times chooses the same plans, which are confirmed."""
-    found, cluster = journal("exact", "random", "anneal"), Cluster()
+    found, cluster = journal("exact", "random", "anneal", budget=6), Cluster()
     assert cluster.search(found) == MACHINE
     assert sorted(cluster.made()) == sorted(found.names) == sorted(found.asked)
     assert len(set(found.names)) == len(found.names)
@@ -78,7 +78,7 @@ def test_all_searches_end_with_each_measurement_made_once(journal, monkeypatch):
         return [Measurement(samples_of(name_of(job)), 1.0) for job in jobs]
 
     for name in ("exact", "random", "anneal"):
-        result = search(STRATEGIES[name](0), measure, Store(None, {}), 12)
+        result = search(STRATEGIES[name](0), measure, Store(None, {}), 6)
         assert {f"confirmed {plan.as_run().value}" for plan in result.chosen if plan} <= set(found.names)
 
 
