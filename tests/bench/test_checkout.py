@@ -126,6 +126,7 @@ def test_what_the_repository_configures_is_not_run(repository, tmp_path):
         if key != "core.hooksPath":  # the control: plain git runs it
             git(repository, "status")
             ran.unlink()
+        git(repository, "config", "--unset", key)
 
 
 @pytest.mark.parametrize("place", ["an object", ".gitattributes"])

@@ -136,8 +136,6 @@ def test_inputs_are_made_and_data_is_compared_with_the_lock(bench, tmp_path):
         ("echo '{\"metric\": 1}'; exit 3", "the benchmark failed with exit code 3", ""),
         ("(echo t=1; exit 4) | tee log", "the benchmark failed with exit code 4", ""),  # at the head of a pipe
         ("echo \"ModuleNotFoundError: No module named 'h5py'\" >&2; exit 1", "failed with exit code 1", "h5py"),
-        ("true", "printed no measurements", "cause: the benchmark ran and printed nothing"),
-        ("echo hello", "printed no measurements", ""),
         ("sleep 20", "did not end in 1 s", ""),
     ],
 )
@@ -148,6 +146,15 @@ def test_a_failure_is_named_with_its_cause(bench, command, message, explanation)
     assert "reprokit shell gnn:cpu" in error.value.hint or "exit code" not in message
     lines = error.value.explanation
     assert (explanation in lines[0] and lines[1].startswith("remedy: ")) if explanation else lines == ()
+
+
+@pytest.mark.slow
+def test_a_command_that_prints_nothing_has_failed(bench):
+    for command, cause in (("true", "cause: the benchmark ran and printed nothing"), ("echo hello", "")):
+        with pytest.raises(WorkFailed, match="printed no measurements") as error:
+            bench.measure("forward", benchmark(command), ".")
+        assert error.value.where == "gnn:cpu forward"
+        assert [line.startswith(cause) for line in error.value.explanation[:1]] == [True] * bool(cause)
 
 
 @pytest.mark.slow

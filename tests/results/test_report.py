@@ -136,12 +136,12 @@ def test_hostile_records_are_text():
 
 
 @pytest.mark.slow
-def test_many_records_take_megabytes_and_what_has_no_plot_is_counted():
-    records = [replace(SPMM, metric=f"m{n % 14}", params={"n": n // 14, "impl": f"i{n % 3}"}) for n in range(1_500)]
+def test_ten_thousand_records_take_megabytes_and_what_has_no_plot_is_counted():
+    records = [replace(SPMM, metric=f"m{n % 14}", params={"n": n // 14, "impl": f"i{n % 3}"}) for n in range(10_000)]
     report_page = page(*records)
     text = as_html(report_page)
     assert len(report_page.recipes[0].plots) == 12 and "2 further sets of like records have no plot." in text
-    assert len(text.encode()) < 4e6
+    assert len(text.encode()) < 20e6
     assert "no plot" not in as_html(page(*records[:2]))
 
 
