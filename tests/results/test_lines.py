@@ -321,7 +321,8 @@ def test_a_damaged_index_is_made_again_and_a_full_disk_only_costs_time(record, f
 
     def full(path, **options):
         opened = connect(path, **options)
-        opened.execute("PRAGMA max_page_count = 1")
+        if str(database.parent) in str(path):  # coverage writes a database, too
+            opened.execute("PRAGMA max_page_count = 1")
         return opened
 
     monkeypatch.setattr(sqlite3, "connect", full)
