@@ -57,24 +57,24 @@ def test_a_change_in_the_second_of_the_commit_is_seen(repository):
     assert checkout_of(repository)[1] is True
 
 
-def test_packed_references_detached_heads_and_worktrees(repository, tmp_path):
-    head = git(repository, "rev-parse", "HEAD")
-    git(repository, "pack-refs", "--all")
-    assert checkout_of(repository) == (head, False, "", ())
-    git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
-    assert checkout_of(tmp_path / "tree" / "workspaces" / "x") == (head, False, "", ())
-
-
-@pytest.mark.parametrize("branch", ["fix/#42", "a,b", "größe", "x=(1)!", "a'b"])
-def test_a_branch_may_have_any_name_that_git_allows(repository, branch):
+@pytest.mark.parametrize("branch", ["main", "fix/#42", "a,b", "größe", "x=(1)!", "a'b"])
+def test_packed_references_worktrees_and_any_name_of_a_branch(repository, tmp_path, branch):
     head = git(repository, "rev-parse", "HEAD")
     git(repository, "branch", "-m", branch)
     assert checkout_of(repository) == (head, False, "", ())
     git(repository, "pack-refs", "--all")
     assert checkout_of(repository) == (head, False, "", ())
+    if branch == "main":
+        git(repository, "worktree", "add", "-q", "--detach", str(tmp_path / "tree"))
+        assert checkout_of(tmp_path / "tree" / "workspaces" / "x") == (head, False, "", ())
 
 
-def test_a_branch_without_a_commit_has_none(repository):
+def test_no_commit_outside_a_repository_on_an_empty_branch_and_in_an_ignored_folder(tmp_path, repository):
+    assert checkout_of(tmp_path) == Checkout()
+    (repository / ".gitignore").write_text("/ignored\n")
+    (repository / "ignored").mkdir()
+    (repository / "ignored" / "a.py").write_text("1\n")
+    assert checkout_of(repository / "ignored") == Checkout()
     git(repository, "checkout", "-q", "--orphan", "empty")
     assert checkout_of(repository) == Checkout()
 
@@ -89,13 +89,6 @@ def test_a_submodule_leaves_it_unknown_whether_files_differ(repository, tmp_path
     assert checkout_of(repository) == (head, True, "", ())
     # The submodule itself, whose repository is in that of the checkout.
     assert checkout_of(repository / "sub")[:2] == (git(repository / "sub", "rev-parse", "HEAD"), True)
-
-
-def test_a_folder_of_which_nothing_is_tracked_has_no_commit(repository):
-    (repository / ".gitignore").write_text("/ignored\n")
-    (repository / "ignored").mkdir()
-    (repository / "ignored" / "a.py").write_text("1\n")
-    assert checkout_of(repository / "ignored") == Checkout()
 
 
 def test_a_workspace_leads_to_no_repository_elsewhere(repository, tmp_path):
@@ -114,28 +107,26 @@ def test_a_workspace_leads_to_no_repository_elsewhere(repository, tmp_path):
     assert checkout_of(own) == UNREAD
 
 
-def test_outside_a_repository_and_in_a_broken_one(tmp_path, repository):
-    assert checkout_of(tmp_path) == Checkout()
-    for name in ("../../../etc/passwd", "refs/../../etc/passwd", "refs/heads/.invalid", "refs/heads/a b"):
-        (repository / ".git" / "HEAD").write_text(f"ref: {name}\n")
-        assert checkout_of(repository) == UNREAD, name
-    (repository / ".git" / "HEAD").write_bytes(b"\xff" * 100)
-    assert checkout_of(repository) == UNREAD
+def test_a_broken_repository_is_not_read(repository):
+    names = ("../../../etc/passwd", "refs/../../etc/passwd", "refs/heads/.invalid", "refs/heads/a b")
+    for head in (*(f"ref: {name}\n".encode() for name in names), b"\xff" * 100):
+        (repository / ".git" / "HEAD").write_bytes(head)
+        assert checkout_of(repository) == UNREAD, head
 
 
-@pytest.mark.parametrize("key", ["core.fsmonitor", "filter.evil.clean", "core.hooksPath"])
-def test_what_the_repository_configures_is_not_run(repository, tmp_path, key):
+def test_what_the_repository_configures_is_not_run(repository, tmp_path):
     ran, program = tmp_path / "ran", tmp_path / "evil"
     program.write_text(f"#!/bin/sh\ntouch {ran}\nexec cat\n")
     program.chmod(0o755)
     (repository / ".gitattributes").write_text("* filter=evil\n")
-    git(repository, "config", key, str(program))
     (repository / "workspaces" / "x" / "a.py").write_text("3\n")
-    assert checkout_of(repository)[1] is True
-    assert not ran.exists()
-    if key != "core.hooksPath":  # the control: plain git runs it
-        git(repository, "status")
-        assert ran.exists()
+    for key in ("core.hooksPath", "filter.evil.clean", "core.fsmonitor"):
+        git(repository, "config", key, str(program))
+        assert checkout_of(repository)[1] is True and not ran.exists()
+        if key != "core.hooksPath":  # the control: plain git runs it
+            git(repository, "status")
+            ran.unlink()
+        git(repository, "config", "--unset", key)
 
 
 @pytest.mark.parametrize("place", ["an object", ".gitattributes"])

@@ -36,41 +36,29 @@ class Container:
         return extension.send(self, "c", self.execute, FILES)  # type: ignore[arg-type]
 
 
-def test_sources_are_sent_once():
+def test_sources_are_sent_once_owned_by_the_user_and_at_last_marked_complete():
     container = Container()
     folder = container.send()
-    assert folder == f"/opt/reprokit/extensions/{extension.digest(FILES)[:16]}"
-    assert container.send() == folder
-    assert len(container.archives) == 1
-
-
-def test_the_archive_is_owned_by_the_user_and_says_last_that_it_is_complete():
-    container = Container()
-    folder = container.send().strip("/")
-    with tarfile.open(fileobj=io.BytesIO(container.archives[0])) as tar:
+    assert folder == container.send() == f"/opt/reprokit/extensions/{extension.digest(FILES)[:16]}"
+    (archive,) = container.archives
+    with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         members = tar.getmembers()
     assert {(m.uid, m.gid) for m in members} == {(1000, 1001)}
     names = [m.name for m in members]
-    assert "opt" not in names
-    assert names[-1] == f"{folder}/.complete"
-    for m in members:
-        parent = str(Path(m.name).parent)
-        assert parent == "opt" or parent in names[: names.index(m.name)]
+    assert "opt" not in names and names[-1] == f"{folder.strip('/')}/.complete"
+    for name in names:
+        parent = str(Path(name).parent)
+        assert parent == "opt" or parent in names[: names.index(name)]
 
 
-def test_an_image_without_torch_is_told_before_anything_is_sent():
+def test_an_image_without_torch_or_a_shell_is_named_before_anything_is_sent():
     container = Container(torch="ModuleNotFoundError: No module named 'torch'")
     with pytest.raises(WorkFailed, match=r"needs torch.*No module named 'torch'") as error:
         container.send()
-    assert "blocks torch and extension" in error.value.hint
-    assert container.archives == []
-
-
-def test_a_container_without_a_shell_is_told():
-    silent = Container()
-    silent.execute = lambda argv, **_: Completed(127, "", "no sh")  # type: ignore[method-assign]
+    assert "blocks torch and extension" in error.value.hint and container.archives == []
+    container.execute = lambda argv, **_: Completed(127, "", "no sh")  # type: ignore[method-assign]
     with pytest.raises(EngineError, match="did not answer"):
-        silent.send()
+        container.send()
 
 
 def test_the_hash_covers_names_and_contents():
@@ -82,33 +70,19 @@ def test_the_hash_covers_names_and_contents():
     assert extension.digest(dict(reversed(FILES.items()))) == extension.digest(FILES)
 
 
-def test_the_sources_are_the_package_without_what_was_built(tmp_path, monkeypatch):
+def test_the_sources_are_the_package_without_what_was_built_and_without_links(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    assert "fused_attention/bench/__main__.py" in extension.sources(print)  # the bundled ones
     package = tmp_path / "workspaces" / "fused_attention" / "fused_attention"
     for name in ("__init__.py", "csrc/op.cpp", "__pycache__/a.cpython-311.pyc", "build/op.o"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(name)
     (package.parent / "README.md").touch()
-    monkeypatch.chdir(tmp_path)
-    assert extension.sources(print) == {
-        "fused_attention/__init__.py": b"__init__.py",
-        "fused_attention/csrc/op.cpp": b"csrc/op.cpp",
-    }
-
-
-def test_the_bundled_sources_serve_where_the_user_has_none(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    assert "fused_attention/bench/__main__.py" in extension.sources(print)
-
-
-@pytest.mark.parametrize("planted", ["secret", "folder"])
-def test_a_link_in_the_workspace_sends_no_file_of_the_host(tmp_path, monkeypatch, planted):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    package = tmp_path / "workspaces/fused_attention/fused_attention"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("1")
-    assert extension.sources(lambda line: None) == {"fused_attention/__init__.py": b"1"}
-    (package / planted).symlink_to("/etc" if planted == "folder" else "/etc/passwd")
-    with pytest.raises(UsageError, match="this is a link"):
-        extension.sources(lambda line: None)
+    sources = {f"fused_attention/{name}": name.encode() for name in ("__init__.py", "csrc/op.cpp")}
+    assert extension.sources(print) == sources
+    for planted in ("/etc", "/etc/passwd"):
+        (package / "planted").symlink_to(planted)
+        with pytest.raises(UsageError, match="this is a link"):
+            extension.sources(lambda line: None)
+        (package / "planted").unlink()

@@ -37,35 +37,25 @@ def read(text: str, pieces: int = 1 << 20) -> tuple[SearchReader, list[SearchPro
     return reader, seen
 
 
-def test_the_program_takes_the_command(operator_fusion):
-    from operator_fusion import command, shapes
+def test_the_program_takes_the_commands(operator_fusion):
+    from operator_fusion import command, shapes, store
 
     text = SEARCH.benchmark().command.partition("exec ")[2]
-    found = command.parser().parse_args(shlex.split(text)[3:])
-    assert (found.batch, found.mask, found.strategy, found.budget, found.seeds) == (
-        8,
-        "fixed",
-        ["exact", "random"],
-        64,
-        3,
-    )
-    assert found.json and found.results == SEARCH.journal and found.plot == SEARCH.plot
+    options = command.parser().parse_args(shlex.split(text)[3:])
+    assert (options.batch, options.mask, options.strategy) == (8, "fixed", ["exact", "random"])
+    assert (options.budget, options.seeds) == (64, 3)
+    assert options.json and options.results == SEARCH.journal and options.plot == SEARCH.plot
     assert tuning.STRATEGIES == command.STRATEGIES
     assert (get_args(tuning.Mask), get_args(tuning.Dtype)) == (shapes.MASKS, shapes.DTYPES)
-
-
-def test_the_program_takes_the_commands_of_other_machines(operator_fusion):
-    from operator_fusion import command, store
-
+    # Those of other machines.
     machine = {"torch": "2.13.0", "processor": "EPYC '7", "threads": 1}
-    words = shlex.split(SEARCH.replay(machine).partition("exec ")[2])[3:]
-    found = command.parser().parse_args(words)
-    assert (found.machine, found.results, found.seeds) == (machine, SEARCH.journal, 3)
+    options = command.parser().parse_args(shlex.split(SEARCH.replay(machine).partition("exec ")[2])[3:])
+    assert (options.machine, options.results, options.seeds) == (machine, SEARCH.journal, 3)
     names = ["part 3 7 1", "plan 41115", "confirmed 7", "versus 7 41115"]
     single = SEARCH.single(names)
-    found = command.parser().parse_args(shlex.split(single.command)[4:])
-    assert (found.batch, found.mask, found.jobs, single.parse.expect) == (8, "fixed", names, 4)
-    assert [store.name_of(store.job_named(name)) for name in found.jobs] == names
+    options = command.parser().parse_args(shlex.split(single.command)[4:])
+    assert (options.batch, options.mask, options.jobs, single.parse.expect) == (8, "fixed", names, 4)
+    assert [store.name_of(store.job_named(name)) for name in options.jobs] == names
 
 
 def test_no_value_of_the_command_line_is_read_by_the_shell():
@@ -103,36 +93,21 @@ def test_a_forged_summary_is_not_read(change: dict):
     assert read(json.dumps({"summary": {**SUMMARY, **change}}) + "\n")[0].summary is None
 
 
-def test_missing_measurements_are_named():
-    reader, _ = read(json.dumps({"missing": ["part 3 7 1", "versus 7 41115"]}) + "\n")
-    assert reader.missing == ["part 3 7 1", "versus 7 41115"]
+def test_missing_measurements_are_named_unless_forged():
+    def missing(names: object):
+        return read(json.dumps({"missing": names}) + "\n")[0].missing
+
+    assert missing(["part 3 7 1", "versus 7 41115"]) == ["part 3 7 1", "versus 7 41115"]
+    names = ("plan", "plan x", "--json", "plan 1 2 3 4", "plan 1\n", "plan 123456")
+    for forged in ([], "plan 1", *([name] for name in names), ["plan 1"] * 1001):
+        assert missing(forged) == (), forged
 
 
-@pytest.mark.parametrize(
-    "missing",
-    [
-        [],
-        "plan 1",
-        ["plan"],
-        ["plan x"],
-        ["--json"],
-        ["plan 1 2 3 4"],
-        ["plan 1\n"],
-        ["plan 123456"],
-        ["plan 1"] * 1001,
-    ],
-)
-def test_a_forged_name_is_no_missing_measurement(missing):
-    assert read(json.dumps({"missing": missing}) + "\n")[0].missing == ()
-
-
-@pytest.mark.parametrize(
-    "line",
-    ['{"progress"', '{"progress": []}', '{"progress": ' + "[" * 50_000, '{"progress": "\ud800"}', '{"progress"\0}'],
-)
-def test_a_line_that_is_no_progress_is_passed_over(line: str):
-    _, seen = read(f"{line}\n{json.dumps({'progress': PROGRESS})}\n")
-    assert len(seen) == 1
+def test_a_line_that_is_no_progress_is_ignored():
+    broken = ("[]", "[" * 50_000, '"\ud800"')
+    for line in ('{"progress"', '{"progress"\0}', *(f'{{"progress": {text}}}' for text in broken)):
+        _, seen = read(f"{line}\n{json.dumps({'progress': PROGRESS})}\n")
+        assert len(seen) == 1, line
 
 
 def test_a_line_without_an_end_takes_no_memory():

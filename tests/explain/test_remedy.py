@@ -12,6 +12,7 @@ from reprokit.explain.load import bundled
 from reprokit.explain.model import Cause, filled
 from reprokit.explain.remedy import OF_HOST, Subject, remedy
 from reprokit.recipe.find import target
+from tests.support import logs
 
 RECIPE = """\
 name: mk
@@ -49,12 +50,6 @@ def failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return lambda block="": Subject(target("mk:cpu"), block)
 
 
-def cause_of(tmp_path: Path, log: str) -> Cause:
-    (tmp_path / "log").write_text(log)
-    with (tmp_path / "log").open("rb") as file:
-        return explain(file, failed=True).causes[0]
-
-
 @pytest.mark.parametrize(
     ("log", "block", "expected"),
     [
@@ -74,8 +69,8 @@ def cause_of(tmp_path: Path, log: str) -> Cause:
          "set `submodules: true` of the source mk, recipes/mk.yaml:10"),
     ],
 )  # fmt: skip
-def test_a_remedy_names_the_line_and_then_lock_and_build(failed, tmp_path, log: str, block: str, expected: str) -> None:
-    cause = cause_of(tmp_path, log)
+def test_a_remedy_names_the_line_and_then_lock_and_build(failed, log: str, block: str, expected: str) -> None:
+    cause = explain(logs.stream(log), failed=True).causes[0]
     steps = remedy(cause, failed(block))
     assert steps[0] == f"{expected}; then `reprokit lock mk:cpu` and `reprokit build mk:cpu`"
     assert not HAND_MADE.search("\n".join(steps))
@@ -83,17 +78,14 @@ def test_a_remedy_names_the_line_and_then_lock_and_build(failed, tmp_path, log: 
     assert remedy(cause) == cause.remedy.splitlines()
 
 
-def test_what_changes_no_image_needs_no_build(failed) -> None:
+def test_what_changes_no_image_needs_no_build_and_what_the_machine_lacks_comes_first(failed) -> None:
     change = {"op": "add", "path": "/variants/*/shm", "value": "8GiB"}
     cause = Cause("x", 1, "", "", "docker run --shm-size=8g, or num_workers=0", [change], 0.9, [])
     assert remedy(cause, failed()) == ["set `shm` to 8GiB, recipes/mk.yaml:4", "otherwise: num_workers=0"]
-
-
-def test_what_the_machine_lacks_comes_before_the_recipe(failed) -> None:
+    command = "MAX_JOBS=3 reprokit build ..."
     change = {"op": "add", "path": "/variants/*/build_args/MAX_JOBS", "value": "3"}
-    cause = Cause("x", 1, "", "", "MAX_JOBS=3 reprokit build ...", [change], 0.9, [])
-    expected = ["MAX_JOBS=3 reprokit build ...", "in the recipe: set `build_args.MAX_JOBS` to 3, recipes/mk.yaml:4"]
-    assert remedy(cause, failed()) == expected
+    steps = remedy(Cause("x", 1, "", "", command, [change], 0.9, []), Subject(target("mk:cpu"), ""))
+    assert steps == [command, "in the recipe: set `build_args.MAX_JOBS` to 3, recipes/mk.yaml:4"]
 
 
 def test_no_bundled_remedy_for_a_recipe_is_one_for_a_hand_made_machine(failed) -> None:

@@ -9,38 +9,32 @@ from reprokit.explain.values import demangled, packages, pins
 from tests.support import logs
 
 
-def test_a_name_is_demangled():
-    assert demangled("_ZN2at3cosENS_6TensorE") == "at::cos(at::Tensor)"
-
-
 @pytest.mark.parametrize("symbol", ["main", "", "_Z", "_Z" + "N" * 5000, "_Zü", "_ZN2at3cos\n_ZN1aE"[:9], "--help"])
 def test_what_is_no_name_stays(symbol: str):
     assert demangled(symbol) == symbol
 
 
-def test_a_name_that_unfolds_is_cut_off():
-    name = "_Z1f" + "St4pairI" * 40 + "ii" + "E" * 40
-    assert len(demangled(name)) <= 1000
-
-
-def test_without_a_demangler_the_symbol_stays(monkeypatch: pytest.MonkeyPatch):
+def test_a_name_is_demangled_cut_off_and_stays_without_a_demangler(monkeypatch: pytest.MonkeyPatch):
+    assert demangled("_ZN2at3cosENS_6TensorE") == "at::cos(at::Tensor)"
+    assert len(demangled("_Z1f" + "St4pairI" * 40 + "ii" + "E" * 40)) <= 1000
     monkeypatch.setenv("PATH", "/nonexistent")
     assert demangled("_ZN2at3cosENS_6TensorE") == "_ZN2at3cosENS_6TensorE"
 
 
-@pytest.mark.parametrize(("arch", "cuda"), [("sm_86", "11.1"), ("89", "11.8"), ("8.0", "11.0"), ("compute_90", "11.8")])
-def test_the_oldest_cuda_of_an_architecture(arch: str, cuda: str):
-    assert pins({"arch": arch}) == {"oldest_cuda": cuda}
-
-
-@pytest.mark.parametrize("arch", ["", "sm_999999", "x", "99"])
-def test_an_unknown_architecture_has_none(arch: str):
-    assert pins({"arch": arch}) == {}
-
-
-@pytest.mark.parametrize(("number", "cuda"), [("11040", "11.4"), ("12010", "12.1"), ("9020", "9.2")])
-def test_the_newest_cuda_of_a_driver(number: str, cuda: str):
-    assert pins({"driver_cuda": number}) == {"driver_newest_cuda": cuda}
+@pytest.mark.parametrize(
+    ("name", "value", "pin"),
+    [
+        *(("arch", arch, {"oldest_cuda": "11.1"}) for arch in ("sm_86", "86", "8.6", "compute_86")),
+        ("arch", "89", {"oldest_cuda": "11.8"}),
+        ("arch", "8.0", {"oldest_cuda": "11.0"}),
+        *(("arch", arch, {}) for arch in ("", "sm_999999", "x", "99")),
+        ("driver_cuda", "11040", {"driver_newest_cuda": "11.4"}),
+        ("driver_cuda", "12010", {"driver_newest_cuda": "12.1"}),
+        ("driver_cuda", "9020", {"driver_newest_cuda": "9.2"}),
+    ],
+)
+def test_pins_of_an_architecture_or_driver(name: str, value: str, pin: dict[str, str]):
+    assert pins({name: value}) == pin
 
 
 @pytest.mark.parametrize(

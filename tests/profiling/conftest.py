@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import tarfile
 import tempfile
@@ -57,8 +58,6 @@ def nothing_left(engine: Engine, image: str) -> Iterator[None]:
     yield
     left = engine.containers([f"reprokit.recipe={image}"])
     for container in left:
-        try:
+        with contextlib.suppress(ReprokitError):
             engine.remove(container["Id"], force=True)
-        except ReprokitError:
-            continue
     assert left == []

@@ -57,9 +57,8 @@ def test_what_torch_traced_on_an_h200(summary):
     trace, operators = (json.loads((ROOT / f"tests/profiling/h200/{name}.json").read_text()) for name in _TRACED)
     found = summary(trace, operators)
     simt, hopper, gemm = (row for row in found.rows if row.kind == "gpu")
-    assert (
-        "attend_simt_kernel<float, 64>" in simt.name and "hopper_kernel<fused_attention::BFloat16, 64>" in hopper.name
-    )
+    assert "attend_simt_kernel<float, 64>" in simt.name
+    assert "hopper_kernel<fused_attention::BFloat16, 64>" in hopper.name
     assert (simt.grid, simt.block, simt.registers, simt.occupancy) == ((192, 1, 1), (128, 1, 1), 127, 9)
     assert (hopper.grid, hopper.count, hopper.registers, hopper.occupancy) == ((96, 1, 1), 2, 168, None)
     assert gemm.name.startswith("nvjet_sm90") and found.device == "NVIDIA H200"
@@ -80,9 +79,5 @@ def test_samples_count_for_the_innermost_function(summary):
 
     events = [at("B", "outer", 0), at("B", "inner", 10), at("B", "other", 0, tid=2), at("E", "inner", 70)]
     events += [at("E", "outer", 100), at("E", "other", 20, tid=2), at("E", "stray", 30, tid=3)]
-    found = {row.name: row.seconds for row in summary(events).rows}
-    assert found == {
-        "inner (x.py)": pytest.approx(60e-6),
-        "outer (x.py)": pytest.approx(40e-6),
-        "other (x.py)": pytest.approx(20e-6),
-    }
+    seconds = {row.name: row.seconds for row in summary(events).rows}
+    assert seconds == pytest.approx({"inner (x.py)": 60e-6, "outer (x.py)": 40e-6, "other (x.py)": 20e-6})

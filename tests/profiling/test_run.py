@@ -13,8 +13,6 @@ import pytest
 
 from tests.support.paths import ROOT
 
-pytestmark = [pytest.mark.engine, pytest.mark.usefixtures("nothing_left")]
-
 BUSY = """
 import sys, time
 def inner(n):
@@ -31,7 +29,7 @@ Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def call(desk: Path, image: str) -> Call:
+def call(desk: Path, image: str, nothing_left: None) -> Call:
     """`call("--with", "perf", "--", ...)`: profile a command in a container with the host's /usr."""
     (desk / "busy.py").write_text(BUSY)
     volumes = ["-v", "/usr:/usr:ro", "-v", f"{desk}/busy.py:/opt/busy.py:ro"]
@@ -51,12 +49,10 @@ def chrome_events(file: Path) -> list[dict]:
     events = trace["traceEvents"] if isinstance(trace, dict) else trace
     assert events
     for event in events:
-        assert isinstance(event["ph"], str) and len(event["ph"]) == 1, event
-        assert isinstance(event["name"], str), event
+        assert isinstance(event["ph"], str) and len(event["ph"]) == 1 and isinstance(event["name"], str), event
         if event["ph"] in "XBEi":
             assert isinstance(event["ts"], int | float) and {"pid", "tid"} <= set(event), event
-        if event["ph"] == "X":
-            assert event["dur"] >= 0, event
+        assert event["ph"] != "X" or event["dur"] >= 0, event
     return events
 
 
@@ -75,14 +71,11 @@ def test_py_spy_is_fetched_finds_the_function_and_needs_no_capability(call: Call
     assert {"outer", "inner"} <= set(begun)
 
 
-def test_a_missing_profiler_is_named_with_what_adds_it(call: Call, desk: Path):
+def test_a_missing_profiler_is_named_and_a_folder_with_files_left_alone(call: Call, desk: Path):
     done = call("--with", "nsys", "--", "true")
     assert done.returncode == 2
     assert "error: neither the image nor this machine has nsys" in done.stderr and "`nsight-systems`" in done.stderr
     assert not (desk / "profiles").exists()
-
-
-def test_a_folder_with_files_is_left_alone(call: Call, desk: Path):
     (desk / "mine").mkdir()
     (desk / "mine" / "trace.json").write_text("precious")
     done = call("-o", "mine", "--", "true")
@@ -177,10 +170,9 @@ def test_nsight_systems_kernels_without_control_of_the_terminal(nsys: Call):
     assert "SYS_ADMIN" not in done.stderr
 
 
-@pytest.mark.parametrize("version", ["2020.4.3", "2022.4.2", "2023.4.4"])
-def test_a_program_without_kernels(nsys: Call, version: str):
+def test_a_program_without_kernels(nsys: Call):
     """What `nsys stats` printed for `true`. A version that does not know a table has no file of it."""
-    volume = f"{ROOT}/tests/profiling/nsys/{version}:/opt/recorded:ro"
+    volume = f"{ROOT}/tests/profiling/nsys/2020.4.3:/opt/recorded:ro"
     done = nsys('echo report > "$report"', "-v", volume, stats='cat "/opt/recorded/$3.txt"')
     assert done.returncode == 0, done.stderr
     assert "the profile has no summary: nsys recorded no CUDA kernels\n" in done.stderr
@@ -195,15 +187,12 @@ def test_a_report_that_was_not_imported_is_brought_out(nsys: Call):
     assert Path("out/report.qdstrm").read_text() == "raw\n"
 
 
-@pytest.mark.parametrize(
-    ("leave", "code", "message"),
-    [
+def test_a_report_that_is_none_stays_in_the_container(nsys: Call, desk: Path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_LIMIT_PROFILE", "4000")
+    for leave, code, message in (
         ('ln -s /etc/passwd "$report"', 1, "not a regular file"),
         ('truncate -s 5000 "$report"', 2, "more than 4000 bytes"),
-    ],
-)
-def test_a_report_that_is_none_stays_in_the_container(nsys: Call, desk: Path, monkeypatch, leave, code, message):
-    monkeypatch.setenv("REPROKIT_LIMIT_PROFILE", "4000")
-    done = nsys(leave)
-    assert (done.returncode, message in done.stderr) == (code, True), done.stderr
-    assert not (desk / "out").exists()
+    ):
+        done = nsys(leave)
+        assert (done.returncode, message in done.stderr) == (code, True), done.stderr
+        assert not (desk / "out").exists()

@@ -63,26 +63,23 @@ def profile(tmp_path, monkeypatch):
         monkeypatch.setattr(run, "execute", stub.execute)
         monkeypatch.setattr(container, "usual_name", lambda engine, target: "usual")
         monkeypatch.setattr(run, "numeric_user", lambda engine, container, described, user: "0:0")
-        command = Command(["./a.out"], user=user)
         with Folder(tmp_path) as folder:
+            command = Command(["./a.out"], user=user)
             run.profile(stub, None, command, RunOptions(), tool, folder, lambda *_: 0, stub.notices.append)
         return stub.made
 
     return with_stub
 
 
-def test_perf_gets_the_least_that_the_engine_knows(profile):
+def test_perf_gets_the_least_that_the_engine_knows_and_the_others_none(profile):
     assert profile(Stub({"PERFMON", "SYS_ADMIN"}), "perf") == [((), False), (("PERFMON",), False)]
     older = Stub({"SYS_ADMIN"})
     assert profile(older, "perf") == [((), False), (("SYS_ADMIN",), False)]
     assert "perf: the container of this run has SYS_ADMIN, for perf_event_open" in older.notices[0]
     with pytest.raises(EngineError, match="unknown capability"):
         profile(Stub(set()), "perf")
-
-
-@pytest.mark.parametrize("tool", ["nsys", "py-spy", "ncu"])
-def test_the_others_get_none(profile, tool):
-    assert profile(Stub(set()), tool) == [((), False)]
+    for tool in ("nsys", "py-spy", "ncu"):
+        assert profile(Stub(set()), tool) == [((), False)]
 
 
 def test_ncu_gets_one_only_where_the_driver_asks_for_it_and_the_user_for_root(profile):

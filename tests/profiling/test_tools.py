@@ -13,6 +13,7 @@ from reprokit.profiling import host_tools
 from reprokit.profiling.tools import FOLDER, HOME, choose, profilers
 
 ALL = ("torch", "nsys", "ncu", "perf", "py-spy")
+SOME = ("nsys", "py-spy", "perf")
 LAUNCHER = [f"{HOME}/launcher.py", FOLDER]
 
 
@@ -21,8 +22,8 @@ LAUNCHER = [f"{HOME}/launcher.py", FOLDER]
     [
         ("python3 x.py", ALL, True, "torch"),
         ("/opt/conda/bin/python3.8 -m x", ALL, True, "torch"),
-        ("python3 x.py", ("nsys", "py-spy", "perf"), True, "nsys"),
-        ("python3 x.py", ("nsys", "py-spy", "perf"), False, "py-spy"),
+        ("python3 x.py", SOME, True, "nsys"),
+        ("python3 x.py", SOME, False, "py-spy"),
         ("python3 x.py", ("perf", "ncu"), True, "perf"),
         ("./a.out", ALL, True, "nsys"),
         ("./a.out", ALL, False, "perf"),
@@ -32,22 +33,16 @@ def test_the_default_is_what_sees_most(argv, present, gpu, chosen):
     assert choose(argv.split(), None, present, gpu).name == chosen
 
 
-@pytest.mark.parametrize(
-    ("argv", "wrapped"),
-    [
+def test_the_launcher_is_before_the_program():
+    for argv, wrapped in [
         ("python3 x.py -m 1", ["python3", *LAUNCHER, "x.py", "-m", "1"]),
         ("python -u -W ignore -m pkg.mod a", ["python", "-u", "-W", "ignore", *LAUNCHER, "-m", "pkg.mod", "a"]),
         ("python3 -c pass", ["python3", *LAUNCHER, "-c", "pass"]),
-    ],
-)
-def test_the_launcher_is_before_the_program(argv, wrapped):
-    assert profilers(argv.split())["torch"].wrap(argv.split()) == wrapped
-
-
-@pytest.mark.parametrize("argv", ["bash run.sh", "torchrun x.py", "python3", "python3 -", "python3 -u", "python3 -m"])
-def test_torch_needs_a_program(argv):
-    with pytest.raises(UsageError, match="torch's profiler"):
-        profilers(argv.split())["torch"].wrap(argv.split())
+    ]:
+        assert profilers(argv.split())["torch"].wrap(argv.split()) == wrapped
+    for argv in ("bash run.sh", "torchrun x.py", "python3", "python3 -", "python3 -u", "python3 -m"):
+        with pytest.raises(UsageError, match="torch's profiler"):
+            profilers(argv.split())["torch"].wrap(argv.split())
 
 
 @pytest.mark.parametrize(
@@ -99,22 +94,22 @@ def test_only_perf_needs_more_capabilities_from_the_start():
 
 
 @pytest.mark.parametrize(
-    ("left", "importer", "found"),
+    ("left", "importer", "imported"),
     [
-        (["report.qdstrm"], "touch report.nsys-rep", ["report.nsys-rep"]),
-        (["report.qdstrm"], "touch report.qdrep", ["report.qdrep"]),
-        (["report.qdstrm"], "exit 1", ["report.qdstrm"]),
-        (["report.qdstrm"], None, ["report.qdstrm"]),
-        (["report.qdrep", "report.qdstrm"], "touch report.again", ["report.qdrep"]),
-        (["report.nsys-rep"], "touch report.again", ["report.nsys-rep"]),
-        ([], "exit 1", []),
+        ("report.qdstrm", "touch report.nsys-rep", "report.nsys-rep"),
+        ("report.qdstrm", "touch report.qdrep", "report.qdrep"),
+        ("report.qdstrm", "exit 1", "report.qdstrm"),
+        ("report.qdstrm", None, "report.qdstrm"),
+        ("report.qdrep report.qdstrm", "touch report.again", "report.qdrep"),
+        ("report.nsys-rep", "touch report.again", "report.nsys-rep"),
+        ("", "exit 1", ""),
     ],
 )
-def test_nsys_reports_are_imported_where_debian_has_the_importer(tmp_path: Path, left, importer, found):
+def test_nsys_reports_are_imported_where_debian_has_the_importer(tmp_path: Path, left, importer, imported):
     out, host = tmp_path / "out", tmp_path / "usr/lib/nsight-systems/host-linux-x64"
     out.mkdir()
     host.mkdir(parents=True)
-    for name in left:
+    for name in left.split():
         (out / name).write_text("")
     if importer is not None:
         expected = '[ "$*" = "--input-file report.qdstrm" ] || exit 2'
@@ -123,4 +118,4 @@ def test_nsys_reports_are_imported_where_debian_has_the_importer(tmp_path: Path,
     ((shell, option, script),) = profilers(["x"])["nsys"].then
     script = script.replace(FOLDER, str(out)).replace("/usr/lib", f"{tmp_path}/usr/lib")
     subprocess.run([shell, option, script], capture_output=True, check=False)
-    assert sorted(path.name for path in out.iterdir()) == found
+    assert sorted(path.name for path in out.iterdir()) == imported.split()

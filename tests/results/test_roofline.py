@@ -9,10 +9,15 @@ import pytest
 from reprokit.bench.parse import Measurement
 from reprokit.results.roofline import limits, points
 
+CASE = {"dtype": "fp32", "n": 8}
 PEAKS = [
     Measurement("machine.peak", "GFLOP/s", (100.0,), {"dtype": "fp32"}),
     Measurement("machine.bandwidth", "GB/s", (10.0,), {"kind": "copy"}),
 ]
+
+
+def counted(gflop: float, mbyte: float, case: dict = CASE) -> list[Measurement]:
+    return [Measurement("x.work", "GFLOP", (gflop,), case), Measurement("x.traffic", "MB", (mbyte,), case)]
 
 
 @pytest.mark.parametrize(
@@ -25,56 +30,40 @@ PEAKS = [
     ],
 )
 def test_the_higher_roof_limits_unless_both_are_far(gflop, mbyte, ms, limit):
-    case = {"dtype": "fp32", "n": 8}
-    counted = [Measurement("x.work", "GFLOP", (gflop,), case), Measurement("x.traffic", "MB", (mbyte,), case)]
-    time = Measurement("x.time", "ms", (ms,), {**case, "impl": "ours"})
-    other = Measurement("x.time", "ms", (ms,), {**case, "n": 9})
-    assert limits([*PEAKS, *counted, time, other])[-2:] == [limit, ""]
-    assert limits([*counted, time])[-1] == ""
+    time = Measurement("x.time", "ms", (ms,), {**CASE, "impl": "ours"})
+    other = Measurement("x.time", "ms", (ms,), {**CASE, "n": 9})
+    assert limits([*PEAKS, *counted(gflop, mbyte), time, other])[-2:] == [limit, ""]
+    assert limits([*counted(gflop, mbyte), time])[-1] == ""
 
 
 def test_points_of_counted_work():
-    case = {"dtype": "fp32", "n": 8}
-    counted = [Measurement("x.work", "GFLOP", (4.0,), case), Measurement("x.traffic", "MB", (2000.0,), case)]
-    times = [Measurement("x.time", "ms", (20.0, 10.0, 30.0), {**case, "impl": impl}) for impl in ("ours", "theirs")]
-    uncounted = Measurement("y.time", "ms", (20.0,), case)
-    first, second = points([*counted, *times, uncounted])
+    times = [Measurement("x.time", "ms", (20.0, 10.0, 30.0), {**CASE, "impl": impl}) for impl in ("ours", "theirs")]
+    first, second = points([*counted(4.0, 2000.0), *times, Measurement("y.time", "ms", (20.0,), CASE)])
     assert (first.intensity, first.rate) == (2.0, pytest.approx(200.0))
     assert first.name == "x.time dtype=fp32 n=8 impl=ours" and second.name.endswith("theirs")
     assert points(times) == []
 
 
-@pytest.mark.parametrize(
-    ("unit", "time"), [("s", 0.011), ("us", 11e3), ("\u00b5s", 11e3), ("\u03bcs", 11e3), ("ns", 11e6)]
-)
-def test_a_time_in_any_unit(unit, time):
-    case = {"dtype": "fp32", "n": 8}
-    counted = [Measurement("x.work", "GFLOP", (1.0,), case), Measurement("x.traffic", "MB", (1.0,), case)]
-    assert limits([*PEAKS, *counted, Measurement("x.time", unit, (time,), case)])[-1] == "compute"
-
-
-@pytest.mark.parametrize("number", range(4))
-def test_what_is_counted_in_another_unit_is_unknown(number):
-    case = {"dtype": "fp32", "n": 8}
-    found = [*PEAKS, Measurement("x.work", "GFLOP", (1.0,), case), Measurement("x.traffic", "MB", (1.0,), case)]
-    time = Measurement("x.time", "ms", (11.0,), case)
-    assert limits([*found, time])[-1] == "compute"
-    found[number] = replace(found[number], unit=f"k{found[number].unit}")
-    assert limits([*found, time])[-1] == ""
+def test_a_time_is_of_any_unit_and_a_count_of_one():
+    for unit, time in (("s", 0.011), ("us", 11e3), ("\u00b5s", 11e3), ("\u03bcs", 11e3), ("ns", 11e6)):
+        assert limits([*PEAKS, *counted(1.0, 1.0), Measurement("x.time", unit, (time,), CASE)])[-1] == "compute", unit
+    for number in range(4):
+        numbers = [*PEAKS, *counted(1.0, 1.0)]
+        numbers[number] = replace(numbers[number], unit=f"k{numbers[number].unit}")
+        assert limits([*numbers, Measurement("x.time", "ms", (11.0,), CASE)])[-1] == "", number
 
 
 def test_the_roof_is_that_of_the_same_threads():
-    def measured(threads, peak, ms):
+    def measured(threads, peak):
         case = {"dtype": "fp32", "threads": threads}
         return [
             Measurement("machine.peak", "GFLOP/s", (peak,), {**case, "how": "fma"}),
             Measurement("machine.bandwidth", "GB/s", (peak / 10,), {"threads": threads, "kind": "copy"}),
-            Measurement("x.work", "GFLOP", (1.0,), case),
-            Measurement("x.traffic", "MB", (1.0,), case),
-            Measurement("x.time", "ms", (ms,), case),
+            *counted(1.0, 1.0, case),
+            Measurement("x.time", "ms", (11.0,), case),
         ]
 
-    one, many = measured(1, 100.0, 11.0), measured(16, 1600.0, 11.0)
+    one, many = measured(1, 100.0), measured(16, 1600.0)
     for order in ([*one, *many], [*many, *one]):
         named = {each.params["threads"]: limit for each, limit in zip(order, limits(order), strict=True) if limit}
         assert named == {1: "compute", 16: "overhead"}

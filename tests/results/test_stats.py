@@ -32,8 +32,8 @@ def test_a_slow_down_of_five_percent_is_found_and_its_interval_holds_it():
 
 @pytest.mark.slow
 def test_the_same_build_is_seldom_called_different():
-    found = [effect(timings(10), timings(10)).judgement for _ in range(200)]
-    assert sum(each != "no difference found" for each in found) <= 10
+    found = [effect(timings(10), timings(10)).judgement for _ in range(100)]
+    assert sum(each != "no difference found" for each in found) <= 5
 
 
 def test_samples_that_drift_are_not_called_different():
@@ -41,25 +41,20 @@ def test_samples_that_drift_are_not_called_different():
     drift = [value * noise for value, noise in zip(slope, timings(20, 0.001), strict=True)]
     assert effect(drift[:10], drift[10:]).judgement == "no difference found"
     assert effect(timings(10, 0.001), timings(10, 0.001, 1.1)).judgement == "higher"
-
-
-def test_samples_that_depend_on_each_other_are_worth_less_however_small_p_is():
     RNG.seed(23)
-    drawn = []
-    for _ in range(2):
-        level, samples = 0.0, []
+    drawn: list[list[float]] = [[], []]
+    for samples in drawn:  # each depends on the one before: without dependence, p would be 2e-18
+        level = 0.0
         for _ in range(100):
             level = 0.98 * level + RNG.gauss(0, 0.2)
             samples.append(1 + 0.05 * level)
-        drawn.append(samples)
-    found = effect(*drawn)
-    # Without dependence, p would be 2e-18.
-    assert found.p > 0.005 and found.judgement == "no difference found"
+    depending = effect(*drawn)
+    assert depending.p > 0.005 and depending.judgement == "no difference found"
 
 
 def test_a_difference_below_the_margin_is_none_even_if_it_is_significant():
-    found = effect(timings(50, 0.001), timings(50, 0.001, factor=1.01))
-    assert found.p < 0.001 and found.judgement == "no difference found"
+    small = effect(timings(50, 0.001), timings(50, 0.001, factor=1.01))
+    assert small.p < 0.001 and small.judgement == "no difference found"
 
 
 def test_too_few_samples_are_said_and_how_many_it_would_take():
@@ -70,7 +65,7 @@ def test_too_few_samples_are_said_and_how_many_it_would_take():
     noisy = effect(timings(10, 0.1), timings(10, 0.1))
     assert noisy.needed is not None and 40 < noisy.needed < 400
     quiet = effect(timings(10, 0.005), timings(10, 0.005))
-    assert quiet.needed is not None and quiet.needed <= 10
+    assert quiet.needed is not None and quiet.needed <= 5
     assert effect([1.0], [2.0]).needed is None
 
 

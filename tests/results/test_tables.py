@@ -1,13 +1,21 @@
-"""Tables of records: implementations side by side, the paper's figures beside ours, unlike records apart."""
+"""Tables of records: implementations side by side, the paper's numbers beside ours, unlike records apart.
+
+They are for papers, pages and spreadsheets; text from records is harmless in each.
+"""
 
 from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
 
 import pytest
 
 from reprokit.recipe.claim import Claim
 from reprokit.recipe.model import BenchmarkSummary
+from reprokit.results.formats import as_csv, as_latex, as_markdown
 from reprokit.results.likeness import groups
-from reprokit.results.tables import by_machine, number, overview, summary
+from reprokit.results.tables import ReportTable, by_machine, number, overview, summary
 from reprokit.results.tables import sections as tables
 
 
@@ -20,22 +28,14 @@ def case(record, batch: int, impl: str, *samples: float, **changes: object):
 
 
 def test_implementations_stand_side_by_side_with_their_ratio(record):
-    (section,) = sections(
-        [
-            case(record, 1, "ours", 2.0, 1.0, 3.0),
-            case(record, 1, "torch", 5.0, 5.0),
-            case(record, 8, "ours", 8.0),
-            case(record, 8, "torch", 4.0),
-            case(record, 8, "naive", 40.0),
-        ]
-    )
+    first = case(record, 1, "ours", 2.0, 1.0, 3.0), case(record, 1, "torch", 5.0, 5.0)
+    second = (case(record, 8, impl, sample) for impl, sample in (("ours", 8.0), ("torch", 4.0), ("naive", 40.0)))
+    (section,) = sections([*first, *second])
     assert section.title == "fused-attention:cpu forward: attention.forward [ms]"
     assert section.conditions.startswith("heads 12, EPYC, 2 threads, image 2e2e2e2e2e2e, inputs 1f1f1f1f1f1f")
     assert section.columns == ("batch", "ours", "torch", "naive", "torch/ours", "naive/ours")
-    assert section.rows == (
-        ("1", "2 (1..3)", "5 (5..5)", "", "2.50x", ""),
-        ("8", "8", "4", "40", "0.50x", "5.00x"),
-    )
+    eight = ("8", "8", "4", "40", "0.50x", "5.00x")
+    assert section.rows == (("1", "2 (1..3)", "5 (5..5)", "", "2.50x", ""), eight)
     assert section.notes == ()
 
 
@@ -48,14 +48,13 @@ def test_figures_without_implementations_are_a_plain_table(record):
 def test_a_case_whose_parameters_are_missing_or_differ_in_type_keeps_its_row(record):
     (section,) = sections([record(params={}), record(params={"n": 1}), record(params={"n": True})])
     assert [row[0] for row in section.rows] == ["", "1", "true"]
-
-
-def test_what_is_unknown_has_no_empty_name(record):
-    (found,) = sections(
-        [case(record, 1, "ours", 1.0, gpu="A100"), record(params={"batch": 2, "heads": 12}, gpu="A100")]
-    )
-    assert found.columns == ("batch", "ours", "no impl", "no impl/ours")
-    assert "A100, EPYC" in found.conditions
+    unnamed = record(params={"batch": 2, "heads": 12}, gpu="A100")
+    (section,) = sections([case(record, 1, "ours", 1.0, gpu="A100"), unnamed])
+    assert section.columns == ("batch", "ours", "no impl", "no impl/ours") and "A100, EPYC" in section.conditions
+    params = [{"n": n, "impl": impl} for n in (1, "1") for impl in ("a", "b", True, "true")]
+    (section,) = sections([record(params=each, samples=(at + 1.0,)) for at, each in enumerate(params)])
+    assert section.columns[:5] == ("n", "a", "b", "true", "true")
+    assert [row[:5] for row in section.rows] == [("1", "1", "2", "3", "4"), ("1", "5", "6", "7", "8")]
 
 
 def test_repeated_runs_are_pooled_and_counted(record):
@@ -75,17 +74,11 @@ def test_unlike_records_are_kept_apart_and_say_why(record):
 
 
 def test_the_claims_of_the_paper_stand_beside_its_metric(record):
-    claim = {"value": 1.6, "unit": "x", "hardware": "A100", "where": "Table 3"}
-    claims = [Claim.model_validate({"metric": m, **claim}) for m in ("attention.forward", "end_to_end")]
-    (section,) = sections([record()], claims)
-    assert section.notes == ("the paper reports 1.6 x on A100 (Table 3)",)
-
-
-def test_a_claim_of_another_benchmark_or_paper_does_not(record):
     claim = {"metric": "attention.forward", "value": 1.6, "unit": "x", "hardware": "A100", "where": "Table 3"}
-    claims = [Claim.model_validate({**claim, "benchmark": name, "where": name}) for name in ("forward", "backward")]
+    others = {"metric": "end_to_end"}, {"benchmark": "backward"}
+    claims = [Claim.model_validate({**claim, **change}) for change in ({"benchmark": "forward"}, {}, *others)]
     mine, other = sections([record(), record(recipe="taco")], claims)
-    assert mine.notes == ("the paper reports 1.6 x on A100 (forward)",) and not other.notes
+    assert mine.notes == ("the paper reports 1.6 x on A100 (Table 3)",) * 2 and not other.notes
 
 
 @pytest.mark.parametrize(
@@ -97,13 +90,6 @@ def test_a_claim_of_another_benchmark_or_paper_does_not(record):
 )  # fmt: skip
 def test_numbers_are_short(value, text):
     assert number(value) == text
-
-
-def test_implementations_and_cases_of_another_type_are_not_lost(record):
-    params = [{"n": n, "impl": impl} for n in (1, "1") for impl in ("a", "b", True, "true")]
-    (section,) = sections([record(params=each, samples=(at + 1.0,)) for at, each in enumerate(params)])
-    assert section.columns[:5] == ("n", "a", "b", "true", "true")
-    assert [row[:5] for row in section.rows] == [("1", "1", "2", "3", "4"), ("1", "5", "6", "7", "8")]
 
 
 def times(record, batch: int, **samples: float):
@@ -153,3 +139,33 @@ def test_an_overview_names_recipe_and_machine_once(record):
     first, second = by_machine(overview(groups(records)))
     assert (first.title, second.title) == ("fused-attention:cpu, EPYC", "fused-attention:cpu, EPYC, node lab1")
     assert first.rows[0] == ("forward", "a [ms]", "1", "1", "3", "2026-11-21") and len(first.rows) == 2
+
+
+TABLE = ReportTable("x: time [ms]", "EPYC", ("n", "median"), (("1", "2.5"), ("2", "-3")))
+EVIL = "=HYPERLINK(1)|<script>a_b\\input{/etc/passwd}$\x1b[2J"
+
+
+def test_each_form_has_every_cell():
+    assert as_csv([TABLE]) == "table,conditions,notes,n,median\nx: time [ms],EPYC,,1,2.5\nx: time [ms],EPYC,,2,-3\n"
+    assert as_markdown([TABLE]) == (
+        "**x\\: time \\[ms\\]**\n\n| n | median |\n|---:|---:|\n| 1 | 2.5 |\n| 2 | -3 |\n\nEPYC\n"
+    )
+    assert "\\begin{tabular}{rr}\n\\toprule\nn & median \\\\\n\\midrule\n1 & 2.5 \\\\" in as_latex([TABLE])
+
+
+def test_each_form_has_the_notes():
+    table = replace(TABLE, notes=("in doubt: heat", "not averaged"))
+    assert "\nx: time [ms],EPYC,in doubt: heat; not averaged,1,2.5\n" in as_csv([table])
+    assert as_latex([table]).startswith("% in doubt: heat\n% not averaged\n\\begin{table}")
+    assert "in doubt: heat" in as_markdown([table]).replace("\\", "")
+
+
+def test_hostile_text_is_text():
+    table = ReportTable(EVIL, EVIL, (EVIL,), ((EVIL,),), (EVIL,))
+    (head, row) = csv.reader(io.StringIO(as_csv([table])))
+    assert head[3][0] == row[0][0] == row[3][0] == "'"
+    page = as_markdown([table])
+    assert "<script" not in page and "\x1b" not in page and "&lt;script&gt;" in page
+    assert all("\\|" in line for line in page.splitlines() if "HYPERLINK" in line)
+    paper = as_latex([table])
+    assert "\\input" not in paper and "\\textbackslash{}input\\{" in paper and "\\$" in paper and "a\\_b" in paper

@@ -1,13 +1,9 @@
-"""A recipe of the tests' own, and a Ray cluster that the tests of one worker share."""
-
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.ray_nodes import RayNodes, ray_nodes
 from tests.support.sweeps import RECIPE
 
 
@@ -16,21 +12,3 @@ def x(recipes: Path) -> Path:
     """The recipe x, and the folder in which the user stands."""
     (recipes / "x.yaml").write_text(RECIPE)
     return recipes.parent
-
-
-@pytest.fixture
-def written(tmp_path: Path) -> Callable[[str], Path]:
-    """`written(text)`: a sweep's file."""
-
-    def write(text: str) -> Path:
-        file = tmp_path / "s.yaml"
-        file.write_text(text)
-        return file
-
-    return write
-
-
-@pytest.fixture(scope="session")
-def ray_cluster_nodes() -> Iterator[RayNodes]:
-    with ray_nodes() as found:
-        yield found

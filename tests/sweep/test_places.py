@@ -1,4 +1,7 @@
-"""Which job runs where: one on each GPU, one on a machine without; failures elsewhere; places that fail."""
+"""Which job runs where: one on each GPU, one on a machine without; failures elsewhere; places that fail.
+
+Jobs on real nodes: tests/nodes/integration/test_sweep.py.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,22 @@ from dataclasses import replace
 
 import pytest
 
-from reprokit.sweep.bench_process import ProcessResult
+from reprokit.config.nodes import Node
+from reprokit.errors import UsageError
+from reprokit.host.gpu import GpuDevice
+from reprokit.nodes import probe, survey
+from reprokit.nodes.inventory import Inventory
+from reprokit.oci.store import Form
+from reprokit.sweep import here, ssh
+from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.places import PlaceRunner
-from reprokit.sweep.runner import JobPlace
+from reprokit.sweep.runner import JobPlace, alias
 from tests.support.sweeps import jobs
 
 TWO_GPUS = JobPlace("g", "g", ("0", "1"))
-PLAIN = JobPlace("p", "p")
+PLAIN, OTHER = JobPlace("p", "p"), JobPlace("q", "q")
+DONE, LOST = ProcessResult("done"), ProcessResult("", "lost", True)
+NONE_LEFT = "no machine is left for x:cpu"
 
 
 class Machines:
@@ -23,49 +35,40 @@ class Machines:
 
     def __init__(self, *places: JobPlace, lost: tuple[str, ...] = ()) -> None:
         self.places, self.lost = list(places), lost
-        self.ran: list[tuple[str, str]] = []
+        self.ran: list[str] = []
         self.now: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self.notes: list[str] = []
         self._lock = threading.Lock()
-        self.runner = PlaceRunner(lambda: self.places, self.measure, lambda: None, self.notes.append)
 
     def measure(self, job, place, device):
+        keys = {f"{place.key}{device}", place.key}
         with self._lock:
-            self.ran.append((place.key, device))
-            self.now[place.key, device] += 1
-            self.now[place.key] += 1
-            for key in self.now:
-                self.most[key] = max(self.most[key], self.now[key])
+            self.ran.append(place.key)
+            self.now.update(keys)
+            self.most |= self.now
         time.sleep(0.01)
         with self._lock:
-            self.now[place.key, device] -= 1
-            self.now[place.key] -= 1
-        return ProcessResult("", "lost", True) if {place.key, job.label} & {*self.lost} else ProcessResult("done")
+            self.now.subtract(keys)
+        return LOST if {place.key, job.label} & {*self.lost} else DONE
 
-    def results(self, *submitted):
-        self.runner.submit(submitted)
-        return list(self.runner.results())
-
-
-def test_each_gpu_runs_one_job_at_a_time():
-    found = Machines(TWO_GPUS)
-    assert len(found.results(*jobs(20, gpu="required"))) == 20
-    assert found.most == {("g", "0"): 1, ("g", "1"): 1, "g": 2}
+    def results(self, *submitted, patience_s: float = 0):
+        runner = PlaceRunner(lambda: self.places, self.measure, lambda: None, self.notes.append, patience_s=patience_s)
+        runner.submit(submitted)
+        return list(runner.results())
 
 
-@pytest.mark.parametrize("place", [TWO_GPUS, PLAIN])
-def test_a_job_without_a_gpu_has_its_machine_to_itself(place):
-    found = Machines(place)
-    assert len(found.results(*jobs(10), *jobs(10, gpu="optional"))) == 20
-    assert found.most[place.key, ""] == 1
-    assert found.most[place.key] == (2 if place.gpus else 1)
-
-
-def test_machines_run_side_by_side():
-    found = Machines(PLAIN, JobPlace("q", "q"))
-    found.results(*jobs(20))
-    assert {key for key, _ in found.ran} == {"p", "q"}
+def test_a_gpu_runs_one_job_at_a_time_and_a_job_without_a_gpu_has_its_machine_to_itself():
+    machines = Machines(TWO_GPUS)
+    assert len(machines.results(*jobs(20, gpu="required"))) == 20
+    assert machines.most == {"g0": 1, "g1": 1, "g": 2}
+    for place, most in ((TWO_GPUS, {"g": 2, "g0": 1, "g1": 1}), (PLAIN, {"p": 1})):
+        machines = Machines(place)
+        assert len(machines.results(*jobs(10), *jobs(10, gpu="optional"))) == 20
+        assert machines.most[place.key] == most[place.key]
+    machines = Machines(PLAIN, OTHER)
+    machines.results(*jobs(20))
+    assert {*machines.ran} == {"p", "q"}
 
 
 def test_a_job_that_needs_a_gpu_waits_for_no_machine_without():
@@ -74,74 +77,122 @@ def test_a_job_that_needs_a_gpu_waits_for_no_machine_without():
 
 
 def test_a_place_to_avoid_is_used_only_where_there_is_no_other():
-    found = Machines(PLAIN, JobPlace("q", "q"))
-    found.results(*jobs(5, avoid=("p",)))
-    assert {key for key, _ in found.ran} == {"q"}
-    found = Machines(PLAIN)
-    assert [each.output for each in found.results(*jobs(1, avoid=("p",)))] == ["done"]
+    machines = Machines(PLAIN, OTHER)
+    machines.results(*jobs(5, avoid=("p",)))
+    assert {*machines.ran} == {"q"}
+    assert [each.output for each in Machines(PLAIN).results(*jobs(1, avoid=("p",)))] == ["done"]
 
 
-def test_a_place_that_loses_three_jobs_gets_no_more():
-    found = Machines(PLAIN, JobPlace("q", "q"), lost=("p",))
-    answers = found.results(*jobs(20))
-    assert [key for key, _ in found.ran].count("p") == 3 and sum(each.lost for each in answers) == 3
-    assert found.notes == ["p gets no more jobs of x:cpu: 3 in a row were lost there: lost"]
-    alone = Machines(PLAIN, lost=("p",)).results(*jobs(5))
-    assert [each.error for each in alone].count("no machine is left for x:cpu") == 2
-
-
-def test_a_recipe_whose_jobs_are_lost_takes_no_place_from_another_recipe():
-    found = Machines(PLAIN, lost=("x:cpu",))
-    answers = found.results(*jobs(5), *jobs(5, recipe="y"), *jobs(5, recipe="x", variant="cuda"))
-    good = [each for each in answers if each.job.label != "x:cpu"]
-    assert [each.error for each in good] == [""] * 10
+def test_a_place_that_loses_three_jobs_in_a_row_of_one_recipe_gets_no_more_of_it():
+    machines = Machines(PLAIN, OTHER, lost=("p",))
+    answers = machines.results(*jobs(20))
+    assert machines.ran.count("p") == 3 and sum(each.lost for each in answers) == 3
+    assert machines.notes == ["p gets no more jobs of x:cpu: 3 in a row were lost there: lost"]
+    answers = Machines(PLAIN, lost=("p",)).results(*jobs(5))
+    assert [each.error for each in answers].count(NONE_LEFT) == 2
+    answers = Machines(PLAIN, lost=("x:cpu",)).results(*jobs(5), *jobs(5, recipe="y"), *jobs(5, variant="cuda"))
+    assert [each.error for each in answers if each.job.label != "x:cpu"] == [""] * 10
     bad = Counter(each.error for each in answers if each.job.label == "x:cpu")
-    assert bad == {"lost": 3, "no machine is left for x:cpu": 2}
-
-
-def test_jobs_are_lost_in_a_row_only_without_one_that_runs_between():
-    lost = iter([True, True, False, True, True, True])
-
-    def measure(job, place, device):
-        return ProcessResult("", "lost", True) if next(lost) else ProcessResult("done")
-
-    runner = PlaceRunner(lambda: [PLAIN], measure, lambda: None, print)
+    assert bad == {"lost": 3, NONE_LEFT: 2}
+    results = iter([LOST, LOST, DONE, LOST, LOST, LOST])
+    runner = PlaceRunner(lambda: [PLAIN], lambda *_: next(results), lambda: None, print)
     runner.submit(jobs(8))
     errors = [each.error for each in runner.results()]
-    assert errors == ["lost", "lost", "", *["lost"] * 3, *["no machine is left for x:cpu"] * 2]
+    assert errors == ["lost", "lost", "", *["lost"] * 3, *[NONE_LEFT] * 2]
 
 
 @pytest.mark.slow
 def test_jobs_wait_for_a_place_that_comes_back():
-    found = Machines()
-    found.runner = PlaceRunner(lambda: found.places, found.measure, lambda: None, print, patience_s=60)
-    threading.Timer(0.5, lambda: found.places.append(PLAIN)).start()
-    assert [each.output for each in found.results(*jobs(2))] == ["done", "done"]
+    machines = Machines()
+    threading.Timer(0.5, lambda: machines.places.append(PLAIN)).start()
+    assert [each.output for each in machines.results(*jobs(2), patience_s=60)] == ["done", "done"]
 
 
 def test_jobs_that_are_submitted_while_results_are_read_run():
-    found = Machines(PLAIN)
-    found.runner.submit(jobs(1))
+    runner = PlaceRunner(lambda: [PLAIN], lambda *_: DONE, lambda: None, print)
+    runner.submit(jobs(1))
     seen = []
-    for each in found.runner.results():
+    for each in runner.results():
         seen.append(each.job.id)
         if len(seen) < 3:
-            found.runner.submit([replace(each.job, id=f"again{len(seen)}")])
+            runner.submit([replace(each.job, id=f"again{len(seen)}")])
     assert seen == ["j0", "again1", "again2"]
 
 
-def test_a_bug_of_a_runner_loses_the_job_and_not_the_sweep():
+def test_a_bug_of_a_runner_loses_the_job_and_cancel_forgets_what_waits():
     def broken(job, place, device):
         raise ValueError("oops")
 
-    runner = PlaceRunner(lambda: [PLAIN], broken, lambda: None, lambda line: None)
+    stopped = []
+    runner = PlaceRunner(lambda: [PLAIN], broken, lambda: stopped.append(1), print)
     runner.submit(jobs(1))
     assert [(each.error, each.lost) for each in runner.results()] == [("ValueError: oops", True)]
-
-
-def test_cancel_forgets_what_waits():
-    stopped = []
-    runner = PlaceRunner(lambda: [PLAIN], lambda *_: ProcessResult(""), lambda: stopped.append(1), print)
     runner.submit(jobs(3))
     runner.cancel()
     assert stopped == [1] and list(runner.results()) == []
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_each_gpu_of_this_machine_is_a_device(monkeypatch, count):
+    monkeypatch.setattr("reprokit.host.gpu.gpus", lambda: [GpuDevice("V100", "", "7.0")] * count)
+    seen = set()
+
+    def run(self, job, on="", device=""):
+        seen.add((on, device))
+        return DONE
+
+    monkeypatch.setattr(BenchProcesses, "run", run)
+    runner = here.runner(print)
+    runner.submit(jobs(4, gpu="required"))
+    answers = {(each.output, each.error) for each in runner.results()}
+    assert answers == {("done", "")} if count else {("", "no machine has a GPU")}
+    assert seen == ({("", "0"), ("", "1")} if count else set())
+
+
+def test_an_alias_hides_the_host_and_tells_hosts_apart():
+    assert alias("ray", "secret.example.org") == alias("ray", "secret.example.org") != alias("ray", "other")
+    assert "secret" not in alias("ray", "secret.example.org")
+    assert (str(JobPlace("here")), str(JobPlace("k", "gpu1"))) == ("this machine", "gpu1")
+
+
+def test_only_nodes_of_the_users_configuration(tmp_path, monkeypatch):
+    (tmp_path / "config.yaml").write_text("nodes: {gpu1: root@10.0.0.1, gpu2: {address: 10.0.0.2}}\n")
+    monkeypatch.setenv("REPROKIT_CONFIG", str(tmp_path / "config.yaml"))
+    nodes = [(node.name, node.host) for node in ssh.nodes_of(["gpu1", "gpu2", "gpu1"], "s")]
+    assert nodes == [("gpu1", "10.0.0.1"), ("gpu2", "10.0.0.2")]
+    for name in ("root@10.0.0.1", "stranger.example.org", "-oProxyCommand=touch x"):
+        with pytest.raises(UsageError, match="is not a node of your configuration"):
+            ssh.nodes_of(["gpu1", name], "s")
+
+
+@pytest.fixture
+def surveyed(monkeypatch):
+    """`surveyed(name=lines)`: the places of nodes whose probe printed these lines, and what was noted."""
+
+    def places(**lines: list[str]):
+        facts = {name: "".join(f"reprokit:{each}\n" for each in text) for name, text in lines.items()}
+        inventory = Inventory("20", "overlay2", Form.PLAIN, None, ())
+        common = "reprokit:uid 1\nreprokit:gid 1\nreprokit:cache /c\n"
+        answers = [
+            survey.NodeAnswer(Node(name, name), probe.parse(common + text), inventory) for name, text in facts.items()
+        ]
+        monkeypatch.setattr(survey, "survey", lambda nodes, limit_s: answers)
+        notes: list[str] = []
+        return ssh.runner([], notes.append).places(), notes
+
+    return places
+
+
+def test_two_names_of_one_machine_do_not_run_jobs_side_by_side(surveyed):
+    """They would distort each other's results."""
+    one, network = ["boot 1", "network 1"], ["network 1"]
+    places, notes = surveyed(a=one, again=one, b=["boot 2", *network], unknown=network)
+    assert [place.key for place in places] == ["a", "b", "unknown"]
+    assert notes == ["again is left out: it is the same machine as a"]
+
+
+@pytest.mark.slow
+def test_a_node_names_no_more_gpus_than_a_machine_has(surveyed):
+    """Each of them would have a thread and a process here."""
+    ((place,), _) = surveyed(lab=["gpu A, 535.54.03, 8.0"] * 2_000)
+    assert place.gpus == tuple(map(str, range(64)))

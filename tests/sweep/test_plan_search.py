@@ -60,38 +60,39 @@ def journal(tmp_path):
 
 @pytest.mark.slow
 def test_all_searches_end_with_each_measurement_made_once(journal, monkeypatch):
-    """What searches on one machine with the same times choose is confirmed here, too."""
-    found, cluster = journal("exact", "random", "anneal"), Cluster()
+    """A search on one machine with the same times chooses the same plans, which are confirmed."""
+    found, cluster = journal("exact", "random", "anneal", budget=6), Cluster()
     assert cluster.search(found) == MACHINE
     assert sorted(cluster.made()) == sorted(found.names) == sorted(found.asked)
     assert len(set(found.names)) == len(found.names)
     assert Counter(name.split()[0] for name in found.names)["part"] == 121
     assert {name for name, names, _ in cluster.ran if names != PROBE} == {"ray-0", "ray-1", "ray-2"}
     assert found.reader.summary is not None and len(found.reader.summary.rows) == 3
-    monkeypatch.syspath_prepend(str(ROOT / "workspaces" / "operator_fusion"))
     assert found.reader.summary.rows[0].measurements == 131
+    monkeypatch.syspath_prepend(str(ROOT / "workspaces" / "operator_fusion"))
     from operator_fusion.jobs import Measurement
     from operator_fusion.search.loop import STRATEGIES, search
     from operator_fusion.store import Store, name_of
 
-    def here(jobs):
+    def measure(jobs):
         return [Measurement(samples_of(name_of(job)), 1.0) for job in jobs]
 
-    made = set(found.names)
     for name in ("exact", "random", "anneal"):
-        result = search(STRATEGIES[name](0), here, Store(None, {}), 12)
-        assert {f"confirmed {plan.as_run().value}" for plan in result.chosen if plan} <= made
+        result = search(STRATEGIES[name](0), measure, Store(None, {}), 6)
+        assert {f"confirmed {plan.as_run().value}" for plan in result.chosen if plan} <= set(found.names)
 
 
 @pytest.mark.slow
-def test_seeds_of_strategies_that_go_step_by_step_are_measured_side_by_side(journal):
-    found = journal("anneal", budget=4, seeds=3)
-    Cluster().search(found)
+def test_seeds_of_strategies_that_go_step_by_step_are_measured_side_by_side_one_a_gpu(journal):
+    found, cluster = journal("anneal", budget=4, seeds=3), Cluster(2, gpus=("0", "1"))
+    cluster.search(found, gpu="required")
     assert len(set(found.asked[:3])) == 3
+    places = [(name, device) for name, names, device in cluster.ran if names != PROBE]
+    assert {device for _, device in places} == {"0", "1"} and len(set(places[:3])) == 3
 
 
 @pytest.mark.slow
-def test_a_search_that_was_stopped_goes_on(journal):
+def test_a_search_that_was_stopped_goes_on_and_other_machines_share_no_measurement(journal):
     first, second = journal("random"), journal("random")
     keep, kept = first.keep, []
 
@@ -112,35 +113,31 @@ def test_a_search_that_was_stopped_goes_on(journal):
     again.search(second)
     assert second.reader.summary is not None
     assert not {*again.made()} & {*before} and sorted(second.names) == sorted([*before, *again.made()])
+    others = Cluster(unlike=["ray-0", "ray-1", "ray-2"])
+    others.search(journal("random"))
+    assert sorted(others.made()) == sorted([*before, *again.made()])
 
 
-def test_machines_unlike_most_others_are_left_out_by_name(journal):
-    found, cluster = journal("random"), Cluster(4, unlike=["ray-1"])
+@pytest.mark.slow
+def test_machines_unlike_most_others_are_excluded_by_name(journal):
+    def later(job, place):
+        return ProcessResult(answer_to(job, OTHER)) if place.name == "ray-1" and job.measurements != PROBE else None
+
+    def processors():
+        return {json.loads(line)["params"]["processor"] for line in found.file.open()}
+
+    found, cluster = journal("random"), Cluster(4, unlike=["ray-1"], answer=None)
     assert cluster.search(found) == MACHINE
     assert {name for name, names, _ in cluster.ran if names != PROBE} == {"ray-0", "ray-2", "ray-3"}
     left_out = "ray-1 is left out: processor 'Xeon, 2 cores' instead of 'EPYC, 2 cores'"
     assert [note for note in cluster.notes if "left out" in note] == [left_out]
-    assert {json.loads(line)["params"]["processor"] for line in found.file.open()} == {MACHINE["processor"]}
-
-
-@pytest.mark.slow
-def test_a_machine_that_turns_out_to_be_unlike_later_is_refused(journal):
-    def answer(job, place):
-        return ProcessResult(answer_to(job, OTHER)) if place.name == "ray-1" and job.measurements != PROBE else None
-
-    found, cluster = journal("random"), Cluster(answer=answer)
+    assert processors() == {MACHINE["processor"]}
+    # One that turns out to be unlike later.
+    found.file.unlink()
+    found, cluster = journal("random"), Cluster(answer=later)
     cluster.search(found)
     assert any("ray-1: it is unlike the machines of this search: processor 'Xeon" in note for note in cluster.notes)
-    assert {json.loads(line)["params"]["processor"] for line in found.file.open()} == {MACHINE["processor"]}
-    assert sorted(found.names) == sorted(found.asked)
-
-
-@pytest.mark.slow
-def test_other_machines_share_no_measurement(journal):
-    first, second = journal("random"), journal("random")
-    Cluster().search(first)
-    Cluster(unlike=["ray-0", "ray-1", "ray-2"]).search(second)
-    assert sorted(first.asked) == sorted(second.asked) and len(second.names) == 2 * len(first.asked)
+    assert processors() == {MACHINE["processor"]} and sorted(found.names) == sorted(found.asked)
 
 
 def test_a_measurement_that_fails_everywhere_is_named_and_the_others_are_kept(journal):
@@ -164,14 +161,6 @@ def test_no_machine_that_measures_is_an_error(journal):
         Cluster().search(journal("random"), gpu="required")
 
 
-@pytest.mark.slow
-def test_each_gpu_gets_a_measurement_of_its_own(journal):
-    found, cluster = journal("random"), Cluster(2, gpus=("0", "1"))
-    cluster.search(found, gpu="required")
-    first = [(name, device) for name, names, device in cluster.ran if names != PROBE][:4]
-    assert len(set(first)) == 4 and {len(names) for _, names, _ in cluster.ran[2:6]} == {3}
-
-
 def test_a_program_that_asks_again_is_stopped(journal):
     found = journal("random")
     found.keep = lambda records: None
@@ -189,64 +178,47 @@ def test_an_honest_answer_is_believed():
     assert {record.node for record in records} == {"ray-1"}
 
 
+VERSION, TIMES = "another version of the search program", "times that are none"
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
         ({"metric": "x"}, "not a measurement of the search"),
         ({"unit": "s"}, "not a measurement of the search"),
-        ({"samples": [0.0]}, "times that are none"),
-        ({"samples": [1.0, -1.0]}, "times that are none"),
-        ({"samples": [1e9]}, "times that are none"),
-        ({"samples": [1.0] * 1001}, "times that are none"),
+        *(({"samples": samples}, TIMES) for samples in ([0.0], [1.0, -1.0], [1e9], [1.0] * 1001)),
         ({"samples": ["nan"]}, "record:1"),
-        ({"files": {}}, "another version of the search program"),
-        ({"files": {"operator-fusion": "00" * 32}}, "another version of the search program"),
+        *(({"files": files}, VERSION) for files in ({}, {"operator-fusion": "00" * 32})),
         ({"command": "python3 -m operator_fusion tune --batch=1"}, "another command"),
         ({"lock_hash": "2e"}, "another lock_hash"),
         ({"benchmark": "\x1b[2J"}, "another benchmark"),
+        ({"params": {"batch": 3}}, "other parameters: batch=3"),
+        ({"params": {"threads": True}}, "other parameters: threads"),
+        ({"params": {"more": 1}}, "other parameters"),
+        ({"params": {"weights": "bert"}}, "other parameters"),
+        ({"params": {"torch": "2.12.0"}}, "unlike the machines of this search: torch '2.12.0' instead of '2.13.0"),
+        ({"params": {"instruction_sets": "avx2 avx512f"}}, "unlike"),
+        *(({"params": {"processor": name}}, "names no machine") for name in (7, "x" * 301)),
+        *(({"params": params}, "other measurements") for params in ({"id": "8"}, {"job": "part"}, {"id": 7})),
     ],
 )
 def test_an_answer_of_something_else_is_refused(changes, message):
     data = json.loads(answer_to(ASKED))
-    data["records"] = [{**record, **changes} for record in data["records"]]
+    params = changes.get("params", {})
+    data["records"] = [{**record, **changes, "params": record["params"]} for record in data["records"]]
+    data["records"][0]["params"] |= params
     with pytest.raises(ValueError, match=message):
         checked_answer(json.dumps(data))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"batch": 3}, "other parameters: batch=3"),
-        ({"threads": True}, "other parameters: threads"),
-        ({"more": 1}, "other parameters"),
-        ({"weights": "bert"}, "other parameters"),
-        ({"torch": "2.12.0"}, "unlike the machines of this search: torch '2.12.0' instead of '2.13.0"),
-        ({"instruction_sets": "avx2 avx512f"}, "unlike"),
-        ({"processor": 7}, "names no machine"),
-        ({"processor": "x" * 301}, "names no machine"),
-        ({"id": "8"}, "other measurements"),
-        ({"job": "part"}, "other measurements"),
-        ({"id": 7}, "other measurements"),
-    ],
-)
-def test_an_answer_with_other_parameters_is_refused(changes, message):
-    data = json.loads(answer_to(ASKED))
-    data["records"][0]["params"] |= changes
-    with pytest.raises(ValueError, match=message):
-        checked_answer(json.dumps(data))
-
-
-def test_too_few_too_many_and_mixed_answers_are_refused():
-    data = json.loads(answer_to(ASKED))
-    one, two = data["records"]
+def test_too_few_too_many_and_mixed_answers_and_another_image_are_refused():
+    one, two = json.loads(answer_to(ASKED))["records"]
     for records in ([one], [one, two, {**two, "params": {**two["params"], "id": "9"}}], [one, one]):
         with pytest.raises(ValueError, match=r"other measurements|two records"):
             checked_answer(json.dumps({"records": records}))
     with pytest.raises(ValueError, match="other parameters"):
         checked_answer(json.dumps({"records": [one, {**two, "params": {}}]}))
-
-
-def test_without_a_lock_the_image_must_be_the_same():
+    # Without a lock the image must be the same.
     data = json.loads(answer_to(replace(ASKED, lock_hash="")))
     assert checked_answer(json.dumps(data), lock_hash="")
     data["records"][0]["image_digest"] = "sha256:" + "00" * 32
@@ -275,17 +247,13 @@ def test_a_worker_runs_the_verb(monkeypatch):
     assert "--measure=plan 41115" in words and "--head-size=4" in words
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"command": "another shape"}, {"files": {}}, {"files": {"operator-fusion": "00" * 32}}, {"lock_hash": "2f"},
-        {"lock_hash": ""}, {"params": OTHER},
-    ],
-)  # fmt: skip
-def test_earlier_records_of_another_search_are_not_shown_with_it(change):
+def test_earlier_records_of_another_search_are_not_shown_with_it():
     record = checked(JobAnswer(ASKED, JobPlace("key"), answer_to(ASKED)), SEARCH)[0]
     assert of_search(record, SEARCH, ASKED, MACHINE)
-    assert not of_search(replace(record, **change), SEARCH, ASKED, MACHINE)
+    files = {"files": {}}, {"files": {"operator-fusion": "00" * 32}}
+    locks = {"lock_hash": "2f"}, {"lock_hash": ""}
+    for change in ({"command": "another shape"}, *files, *locks, {"params": OTHER}):
+        assert not of_search(replace(record, **change), SEARCH, ASKED, MACHINE), change
     unlocked, other = replace(ASKED, lock_hash=""), replace(record, lock_hash="", image_digest="sha256:" + "00" * 32)
     assert of_search(replace(record, lock_hash=""), SEARCH, unlocked, MACHINE)
     assert not of_search(other, SEARCH, unlocked, MACHINE)

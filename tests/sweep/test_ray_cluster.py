@@ -1,16 +1,19 @@
-"""Jobs on a real Ray cluster of local nodes."""
+"""Jobs and searches on a real Ray cluster of local nodes."""
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reprokit.container.execute import execute
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
 from reprokit.results import lines
@@ -19,20 +22,84 @@ from reprokit.sweep.plan import plan
 from reprokit.sweep.run import run
 from tests.support.names import unique
 from tests.support.processes import send_when_asleep
-from tests.support.ray_nodes import RayNodes
+from tests.support.ray_nodes import RayNodes, ray_nodes
+from tests.support.searches import SUMMARY
 from tests.support.sweeps import RECIPE, by_process, jobs
 from tests.support.waiting import wait_for
 
-pytestmark = [pytest.mark.xdist_group("ray"), pytest.mark.long]
+SWEPT, TUNED = unique("raysweep"), unique("raytune")
+# Stands for python3 and the search in the image: it asks for two plans, one after the other, and measures whatever it
+# is told to. The second plan takes ten minutes when it is measured for the first time.
+PROGRAM = """#!/bin/sh
+shape='"batch": 8, "seq": 256, "mask": "strided", "heads": 12, "head_size": 64, "layers": 1, "dtype": "float32"'
+machine='"torch": "2.13.0", "processor": "EPYC", "instruction_sets": "", "threads": 1'
+verb=$3
+[ "$1" != -c ] || exit 0
+for word; do
+    [ "$last" != --results ] || results=$word
+    case "$verb $word" in "measure "*" "*)
+        printf '{"metric": "operator_fusion.relative_time", "unit": "1", "samples": [1.5, 1.25], "params": {'
+        echo "$shape, \\"device\\": \\"cpu\\", $machine, \\"weights\\": \\"random\\"," \\
+            "\\"job\\": \\"${word%% *}\\", \\"id\\": \\"${word#* }\\"}}";;
+    esac
+    last=$word
+done
+case "$verb $word" in
+    "measure plan 41115") [ -e /tmp/slow ] || { touch /tmp/slow; sleep 600; } ;;
+esac
+[ "$verb" != measure ] || exit 0
+case "$(cat "$results" 2>&1 | grep -c metric)" in
+    0) echo '{"missing": ["plan 7"]}' ;;
+    1) echo '{"missing": ["plan 41115"]}' ;;
+    *) echo 'SUMMARY' ;;
+esac
+""".replace("SUMMARY", json.dumps({"summary": SUMMARY}))
+SEARCH = f"""
+name: {TUNED}
+paper: {{title: A paper, venue: none, year: 2026, licence: none}}
+variants:
+  cpu:
+    base: debian:12
+    blocks:
+      - run:
+          in_image: true
+          commands:
+            - echo {base64.b64encode(PROGRAM.encode()).decode()} | base64 -d > /usr/local/bin/python3
+            - chmod 755 /usr/local/bin/python3
+          products: [/usr/local/bin/python3]
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[RayNodes]:
+    with ray_nodes() as started:
+        yield started
 
 
 @pytest.fixture
-def ray(ray_cluster_nodes: RayNodes) -> Iterator[Any]:
+def ray(nodes: RayNodes) -> Iterator[Any]:
     with ray_cluster.connected() as connected:
         yield connected
 
 
-def test_200_jobs_on_four_nodes_with_one_killed_twice(ray_cluster_nodes, tmp_path, capfd):
+@pytest.fixture
+def desk(engine: Engine, debian_12: object, nodes: RayNodes, tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """The recipes are here; their containers and images are gone at the end."""
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / f"{SWEPT}.yaml").write_text(RECIPE.replace("name: x", f"name: {SWEPT}"))
+    (tmp_path / "recipes" / f"{TUNED}.yaml").write_text(SEARCH)
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    for name in (SWEPT, TUNED):
+        for container in engine.containers([f"reprokit.recipe={name}"]):
+            engine.remove(container["Id"], force=True)
+        for image in engine.images([f"reprokit.recipe={name}"]):
+            engine.remove_image(image["Id"], force=True)
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("ray")
+def test_200_jobs_on_four_nodes_with_one_killed_twice(nodes, tmp_path, capfd):
     """All are recorded, none twice; afterwards nothing is left to do."""
     (tmp_path / "results").mkdir()
     file, notes, recorded = tmp_path / "results" / "x.jsonl", [], []
@@ -41,23 +108,25 @@ def test_200_jobs_on_four_nodes_with_one_killed_twice(ray_cluster_nodes, tmp_pat
         lines.append(tmp_path, f"results/{name}.jsonl", records)
         recorded.extend(records)
         if len(recorded) in (30, 100):
-            ray_cluster_nodes.kill(-1)
-            ray_cluster_nodes.add()
+            nodes.kill(-1)
+            nodes.add()
 
     asked = jobs(200)
     with ray_cluster.connected() as ray:
         runner = ray_cluster.runner(ray, notes.append, measure=by_process)
         result = run(asked, runner, record, notes.append, lambda result: None)
-    found = lines.read(file)
+    records = lines.read(file)
     assert (result.recorded, result.failed) == (200, []), notes
-    assert len(found) == len({record.job for record in found}) == 200
-    assert {record.params["N"] for record in found} == set(range(200))
-    assert len({record.node for record in found}) >= 3 and all(record.node.startswith("ray-") for record in found)
+    assert len(records) == len({record.job for record in records}) == 200
+    assert {record.params["N"] for record in records} == set(range(200))
+    assert len({record.node for record in records}) >= 3 and all(record.node.startswith("ray-") for record in records)
     assert any("was lost" in note for note in notes)
-    assert (len(plan(asked, found).jobs), plan(asked, found).done) == (0, 200)
+    assert (len(plan(asked, records).jobs), plan(asked, records).done) == (0, 200)
     assert capfd.readouterr().out == ""  # what Ray prints of dead nodes is no part of our output
 
 
+@pytest.mark.long
+@pytest.mark.xdist_group("ray")
 def test_a_job_that_needs_a_gpu_finds_none(ray, monkeypatch):
     monkeypatch.setattr(ray_cluster, "_PATIENCE_S", 0)
     runner = ray_cluster.runner(ray, print, measure=by_process)
@@ -65,62 +134,68 @@ def test_a_job_that_needs_a_gpu_finds_none(ray, monkeypatch):
     assert [(answer.error, answer.final) for answer in runner.results()] == [("no machine has a GPU", True)]
 
 
-def test_ctrl_c_ends_the_workers_processes(ray_cluster_nodes, tmp_path):
-    """A sweep whose `reprokit bench` never ends, in a process of its own."""
-    program = f"""
-import os, sys
-from reprokit.sweep import ray_cluster
-from reprokit.sweep.run import run
-from tests.support.sweeps import forever, jobs
-with ray_cluster.connected() as ray:
-    run(jobs(4, path={str(tmp_path)!r}), ray_cluster.runner(ray, print, measure=forever), None, print, print)
-"""
-    process = subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
-    wait_for(lambda: list(tmp_path.glob("started-*")), 200)
-    started = [int(file.name.partition("-")[2]) for file in tmp_path.glob("started-*")]
-    send_when_asleep(process.pid)
-    _, errors = process.communicate(timeout=200)
-    assert process.returncode and "KeyboardInterrupt" in errors
-    wait_for(lambda: not any(Path(f"/proc/{number}").exists() for number in started))
-
-
-@pytest.mark.engine
-def test_the_verb_measures_in_containers_of_the_workers(ray_cluster_nodes, debian_12, tmp_path, monkeypatch):
-    name = unique("raysweep")
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.replace("name: x", f"name: {name}"))
-    run = f"{{recipe: {name}, parameters: {{THREADS: [1, 2], LAYOUT: [row]}}}}"
-    (tmp_path / "s.yaml").write_text(f"runs: [{run}]\n")
-    monkeypatch.chdir(tmp_path)
-    words = [sys.executable, "-m", "reprokit", "sweep", "s.yaml", "--runner", "ray", "--json"]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["recorded"] == 2
-        found = lines.read(tmp_path / "results" / f"{name}.jsonl")
-        assert sorted(record.samples for record in found) == [(1.0,), (2.0,)]
-        assert all(record.node.startswith("ray-") and record.image_digest for record in found)
-    finally:
-        engine = Engine.connect()
-        for container in engine.containers([f"reprokit.recipe={name}"]):
-            engine.remove(container["Id"], force=True)
-        for image in engine.images([f"reprokit.recipe={name}"]):
-            engine.remove_image(image["Id"], force=True)
-
-
-def test_an_image_is_asked_of_ray_by_its_digest(ray):
+@pytest.mark.long
+@pytest.mark.xdist_group("ray")
+def test_an_image_is_requested_of_ray_by_its_digest(ray):
     """Starting it takes podman on the nodes, which is not tested here."""
     image = f"registry.example.org/x@sha256:{'0' * 64}"
     tasks = ray_cluster.runner(ray, print, image)._measure.__self__
     assert tasks._environment == {"runtime_env": {"image_uri": image}}
 
 
-def test_without_a_cluster_or_ray_the_remedy_is_named(monkeypatch):
+@pytest.mark.long
+@pytest.mark.xdist_group("ray")
+def test_the_sweep_measures_in_containers_of_the_workers(desk):
+    (desk / "s.yaml").write_text(f"runs: [{{recipe: {SWEPT}, parameters: {{THREADS: [1, 2], LAYOUT: [row]}}}}]\n")
+    words = [sys.executable, "-m", "reprokit", "sweep", "s.yaml", "--runner", "ray", "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["recorded"] == 2
+    records = lines.read(desk / "results" / f"{SWEPT}.jsonl")
+    assert sorted(record.samples for record in records) == [(1.0,), (2.0,)]
+    assert all(record.node.startswith("ray-") and record.image_digest for record in records)
+
+
+@pytest.mark.long
+@pytest.mark.xdist_group("ray")
+def test_a_search_measures_in_containers_of_the_workers_and_goes_on_after_ctrl_c(desk, engine):
+    words = [sys.executable, "-m", "reprokit", "tune", TUNED, "--runner", "ray", "--json"]
+    file = desk / "results" / f"{TUNED}.jsonl"
+
+    def running():
+        return [c["Id"] for c in engine.containers([f"reprokit.recipe={TUNED}"]) if c["State"] == "running"]
+
+    def measuring_slowly():
+        with suppress(EngineError):  # a worker stops its container after each job
+            return any(execute(engine, each, ["test", "-e", "/tmp/slow"]).exit_code == 0 for each in running())
+
+    stopped = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        wait_for(measuring_slowly, 900)
+        send_when_asleep(stopped.pid)
+        out, errors = stopped.communicate(timeout=200)
+    finally:
+        stopped.kill()
+    assert (stopped.returncode, out) == (130, ""), errors
+    assert "interrupted: 1 measurements are recorded; the same command continues" in errors
+    assert not running()
+    (before,) = lines.read(file)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "recorded 1 new measurements" in done.stderr, done.stderr
+    answer, records = json.loads(done.stdout), lines.read(file)
+    assert answer["plan"] == 41115 and records[0] == before
+    assert [record.params["id"] for record in records] == ["7", "41115"]
+    assert all(record.node.startswith("ray-") and record.image_digest for record in records)
+    assert answer["records"] == [json.loads(record.to_json()) for record in records]
+
+
+def test_without_ray_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UsageError, match="Ray is not installed"), ray_cluster.connected():
         pass
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://[::1]:1", "127.0.0.1:99999"])
 def test_no_cluster_is_named(monkeypatch, address):
     pytest.importorskip("ray")
