@@ -6,9 +6,7 @@ import re
 
 import pytest
 import torch
-from fused_attention import fused_attention
-
-pytestmark = pytest.mark.compiler
+from fused_attention import fused_attention, masks
 
 
 def t(*shape, dtype=torch.float32, device="cpu"):
@@ -103,10 +101,80 @@ def test_message(name):
         fused_attention(*arguments)
 
 
-@pytest.mark.parametrize("scale", [float("nan"), float("inf")])
-def test_scale_must_be_finite(scale):
-    with pytest.raises(ValueError, match=rf"scale is {scale}; it must be finite"):
-        fused_attention(GOOD, GOOD, GOOD, scale=scale)
+def ends(*lengths):
+    return torch.tensor([0, *lengths]).cumsum(0).int()
+
+
+Q = t(1, 2, 12, 8)
+OPTIONS = {
+    "scale nan": ({"scale": float("nan")}, ValueError, "scale is nan; it must be finite"),
+    "scale infinite": ({"scale": float("inf")}, ValueError, "scale is inf; it must be finite"),
+    "dtype": (
+        {"cu_seqlens": torch.tensor([0, 12])},
+        TypeError,
+        "cu_seqlens has dtype torch.int64; it must be torch.int32",
+    ),
+    "shape": ({"cu_seqlens": ends(12)[None]}, ValueError, "cu_seqlens has shape [1, 2]; it must be [sequences + 1]"),
+    "empty": ({"cu_seqlens": ends()[:0]}, ValueError, "cu_seqlens has shape [0]"),
+    "device": ({"cu_seqlens": ends(12).to("meta")}, RuntimeError, "cu_seqlens is on meta and q on cpu"),
+    "start": ({"cu_seqlens": ends(12) + 1}, ValueError, "cu_seqlens begins with 1; it must begin with 0"),
+    "falls": ({"cu_seqlens": ends(9, -6, 9)}, ValueError, "cu_seqlens falls from 9 to 3 at element 2"),
+    "end": (
+        {"cu_seqlens": ends(5)},
+        ValueError,
+        "cu_seqlens ends with 5; it must end with the number of packed rows, 12",
+    ),
+    "bound": (
+        {"cu_seqlens": ends(2, 10), "max_seqlen": 9},
+        ValueError,
+        "max_seqlen is 9 and the longest sequence of cu_seqlens has 10 rows; it must be at least as long",
+    ),
+    "negative bound": ({"cu_seqlens": ends(12), "max_seqlen": -1}, ValueError, "max_seqlen is -1; it must not be"),
+    "bound alone": ({"max_seqlen": 12}, ValueError, "max_seqlen is 12 without cu_seqlens; only packed sequences"),
+    "of k alone": ({"cu_seqlens_k": ends(12)}, ValueError, "cu_seqlens_k is given without cu_seqlens (of q)"),
+    "numbers": (
+        {"cu_seqlens": ends(12), "cu_seqlens_k": ends(6, 6)},
+        ValueError,
+        "cu_seqlens_k has 3 elements and cu_seqlens has 2; they must be as many",
+    ),
+    "mask without a bound": (
+        {"cu_seqlens": ends(12), "mask": t(12, 12) == 0},
+        ValueError,
+        "mask is given with cu_seqlens and without max_seqlen",
+    ),
+    "slopes' shape": ({"alibi_slopes": t(3)}, ValueError, "alibi_slopes has shape [3]; it must be [heads] = [2]"),
+    "slopes' dtype": (
+        {"alibi_slopes": t(2, dtype=torch.float16)},
+        TypeError,
+        "alibi_slopes has dtype torch.float16; it must",
+    ),
+    "batch of packed": (
+        dict.fromkeys("qkv", Q.expand(2, -1, -1, -1)) | {"cu_seqlens": ends(12)},
+        ValueError,
+        "q has batch 2 and cu_seqlens is given; packed sequences lie one after",
+    ),
+    "rows of packed k": (
+        dict.fromkeys("kv", Q[:, :, :9]) | {"cu_seqlens": ends(12)},
+        ValueError,
+        "k has 9 packed rows and q has 12; they must be as many unless cu_seqlens_k",
+    ),
+    "size of a lowered mask": (
+        {"mask": masks.Dense(t(3, 3) == 0) | masks.Causal()},
+        ValueError,
+        "mask is a tensor for 3 rows and 3 keys",
+    ),
+    "batch of a structured mask": (
+        dict.fromkeys("qkv", t(3, 1, 9, 8)) | {"mask": masks.Padding([4, 5])},
+        ValueError,
+        "made for a batch of 2, and the call's is 3",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "error", "message"), OPTIONS.values(), ids=OPTIONS)
+def test_message_about_an_option(options, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        fused_attention(**{**dict.fromkeys("qkv", Q), **options})
 
 
 def test_options_are_named_only():
@@ -114,10 +182,22 @@ def test_options_are_named_only():
         fused_attention(GOOD, GOOD, GOOD, None, True)
 
 
+@pytest.mark.parametrize(
+    ("structure", "error", "message"),
+    [
+        (t(2, 3).long(), ValueError, "structure has 2 dimensions, shape [2, 3]; it must have one"),
+        (t(6), TypeError, "structure has dtype torch.float32; it must be torch.int64"),
+        (t(6).long(), ValueError, "structure"),
+    ],
+)
+def test_wrong_structures(extension, structure, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        torch.ops.fused_attention.forward(Q, Q, Q, structure=structure)
+
+
 @pytest.mark.skipif(torch.version.cuda is not None, reason="this build of torch has CUDA, and so may the kernels")
-def test_build_without_cuda_says_so():
-    """CUDA tensors cannot be made here: the registered kernel is asked for by its key."""
-    fused_attention(GOOD, GOOD, GOOD)  # loads the library
+def test_build_without_cuda_says_so(extension):
+    """CUDA tensors cannot be made on a machine without a GPU: the registered kernel is called by its key."""
     with pytest.raises(RuntimeError, match="this build of fused_attention has no CUDA kernel"):
         torch.ops.fused_attention.forward.default.redispatch(
             torch._C.DispatchKeySet(torch._C.DispatchKey.CUDA), GOOD, GOOD, GOOD

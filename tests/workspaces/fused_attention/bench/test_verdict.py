@@ -10,8 +10,6 @@ from fused_attention.bench import cases, records, verdict
 
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.compiler
-
 SPEED = "times as fast as the fastest rival"
 PACKED = "the same, packed"
 PEAK = "share of the raw peak, dense, seq >= 512"

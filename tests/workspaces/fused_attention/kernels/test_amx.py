@@ -15,9 +15,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.compiler
-
-# The first example may wait for a compile.
 many = settings(max_examples=120)
 
 SMALLEST_NORMAL = 2.0**-126

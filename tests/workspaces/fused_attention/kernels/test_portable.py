@@ -11,9 +11,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.compiler
-
-# The first example may wait for a compile.
 many = settings(max_examples=150)
 
 SKIP, PARTIAL, FULL = 0, 1, 2

@@ -11,9 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.compiler
-
-# The first example may wait for a compile.
 many = settings(max_examples=400)
 
 ALL, BAND, RESIDUE, KEY_RESIDUE, SAME_BLOCK, KEY_RANGE, ROW_RANGE, KEY_SET, ROW_SET = range(9)
