@@ -15,19 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from fused_attention import mask_program as codes
 from fused_attention import reference
-from fused_attention.mask_program import (
-    UNBOUNDED,
-    assemble,
-    band,
-    block_table,
-    both,
-    either,
-    inverse,
-    key_below,
-    residue,
-    row_range,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -148,7 +137,7 @@ def emulate(emulate_cuda, emulate_hopper, emulate_amx):
     def run(kernel, q, k, v, mask=None, *, structure=None, is_causal=False, scale=None, alibi=None, cu=None,
             twice=False, by_head=False, cache=1 << 20):  # fmt: skip
         scale = ctypes.c_float(1 / math.sqrt(q.shape[3]) if scale is None else scale)
-        program = None if structure is None else assemble(structure)
+        program = None if structure is None else codes.assemble(structure)
         if kernel in CUDA:
             outputs = emulate_cuda(kernel, (q, k, v), mask, program, alibi, cu, is_causal, scale, twice)
         elif kernel == "hopper":
@@ -194,7 +183,7 @@ def table(mask):
     bits = np.zeros((mask.shape[0], -(-mask.shape[1] // 64) * 64), dtype=np.uint8)
     bits[:, : mask.shape[1]] = mask.numpy()
     words = np.packbits(bits, axis=1, bitorder="little").view(np.int64)
-    return block_table(1, mask.shape[1], tuple(words.flatten().tolist()))
+    return codes.block_table(1, mask.shape[1], tuple(words.flatten().tolist()))
 
 
 def masked(kernel, mask):
@@ -278,7 +267,7 @@ def test_rows_that_see_no_key_are_zero(check, emulate, tensors, kernel):
     mask[3] = mask[136] = mask[8:30, :64] = False
     out = check(kernel, *inputs, **masked(kernel, mask))
     assert not out[:, :, [3, 136]].any() and out[:, :, 4].all()
-    assert not emulate(kernel, *inputs, structure=inverse(row_range(0, 1000))).any()
+    assert not emulate(kernel, *inputs, structure=codes.inverse(codes.row_range(0, 1000))).any()
 
 
 @KERNELS
@@ -289,11 +278,11 @@ def test_structured_masks(check, tensors, kernel, is_causal):
     rows, keys, distance = torch.arange(q_len)[:, None], torch.arange(k_len), distances(q_len, k_len)
     lengths = torch.tensor([150, 0]).view(2, 1, 1, 1)
     for structure, dense in (
-        (band(-9, 70), (distance >= -9) & (distance <= 70)),
-        (band(-TILE, TILE), distance.abs() <= TILE),
-        (either(key_below((150, 0)), row_range(3, 5)), (keys < lengths) | ((rows >= 3) & (rows < 5))),
+        (codes.band(-9, 70), (distance >= -9) & (distance <= 70)),
+        (codes.band(-TILE, TILE), distance.abs() <= TILE),
+        (codes.either(codes.key_below((150, 0)), codes.row_range(3, 5)), (keys < lengths) | ((rows >= 3) & (rows < 5))),
         (
-            both(either(band(-3, 0), residue(7)), band(-UNBOUNDED, 0)),
+            codes.both(codes.either(codes.band(-3, 0), codes.residue(7)), codes.band(-codes.UNBOUNDED, 0)),
             ((distance >= -3) | (distance % 7 == 0)) & (distance <= 0),
         ),
     ):
@@ -304,7 +293,7 @@ def test_structured_masks(check, tensors, kernel, is_causal):
     if kernel in ("cores", "sm_80"):
         bias = torch.randn(1, 1, 1, k_len)
         dense = bias.masked_fill(distance.abs() > 9, -math.inf)
-        check(kernel, *inputs, bias, structure=band(-9, 9), dense=dense, is_causal=is_causal)
+        check(kernel, *inputs, bias, structure=codes.band(-9, 9), dense=dense, is_causal=is_causal)
 
 
 @pytest.mark.parametrize("by_head", [False, True])
@@ -313,7 +302,7 @@ def test_structures_that_differ_by_batch_or_head_on_hopper(check, tensors, by_he
     inputs = tensors(HALF, **sizes, kv_heads=1, q_len=200, k_len=300, dim=64)
     lengths = torch.tensor([0, 300, 129]).view((1, 3, 1, 1) if by_head else (3, 1, 1, 1))
     dense = torch.arange(300) < lengths
-    out = check("hopper", *inputs, structure=key_below((0, 300, 129)), dense=dense, by_head=by_head)
+    out = check("hopper", *inputs, structure=codes.key_below((0, 300, 129)), dense=dense, by_head=by_head)
     assert not out.reshape(3, -1)[0].any()
 
 
@@ -339,7 +328,7 @@ def test_packed_sequences(emulate, tensors, kernel, is_causal, dim):
     for t, (*_, begin, end, _) in zip((q, k, v), (ends[0], ends[1], ends[1]), strict=True):
         t[:, :, begin:end] = math.nan
     lengths = (100, 4, 9, 250, 128)
-    for structure in (None, both(key_below(lengths), band(-40, 30))):
+    for structure in (None, codes.both(codes.key_below(lengths), codes.band(-40, 30))):
         out = emulate(kernel, q, k, v, structure=structure, is_causal=is_causal, cu=cu, twice=is_causal)
         for i, (rows, keys) in enumerate(zip(*([slice(*pair) for pair in pairwise(one)] for one in ends), strict=True)):
             own = q[:, :, rows], k[:, :, keys], v[:, :, keys]
@@ -431,11 +420,11 @@ def test_random_calls(
     if kind == "causal":
         options = {"is_causal": True}
     elif kind == "band" or (kind == "both" and kernel == "hopper"):
-        options = {"structure": band(*edges), "dense": in_band}
+        options = {"structure": codes.band(*edges), "dense": in_band}
     elif kind == "boolean":
         options = masked(kernel, boolean)
     elif kind == "both":
-        options = {"structure": band(*edges), "mask": boolean, "dense": in_band & boolean}
+        options = {"structure": codes.band(*edges), "mask": boolean, "dense": in_band & boolean}
     elif kind == "additive" and kernel != "hopper":
         options = {"mask": torch.randn(q_len, k_len).masked_fill(~boolean, -math.inf)}
     elif kind == "alibi" and kernel not in ("sm_70", "sm_75 32 rows", "sm_80 32 rows"):

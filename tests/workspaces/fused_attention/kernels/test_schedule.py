@@ -8,20 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
-from fused_attention import mask_program
-from fused_attention.mask_program import (
-    UNBOUNDED,
-    assemble,
-    band,
-    both,
-    either,
-    inverse,
-    key_below,
-    key_range,
-    residue,
-    row_range,
-    same_block,
-)
+from fused_attention import mask_program as codes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -164,7 +151,7 @@ def blocks_of(lists):
     """Compares the lists of a code of mask_program with its definition. Returns how many blocks of bits there are."""
 
     def compare(code, batch, q_len, k_len, rows, keys, causal=False):
-        program = address(assemble(code).numpy())
+        program = address(codes.assemble(code).numpy())
         sizes = [ctypes.c_int64(n) for n in (batch, q_len, k_len)]
         seen, expected = np.zeros((2, batch, q_len, k_len), dtype=np.uint8)
         blocks = ctypes.c_int64()
@@ -179,24 +166,26 @@ def blocks_of(lists):
 
 small, sizes = st.integers(-90, 90), st.integers(1, 200)
 leaves = st.one_of(
-    st.builds(band, small, small | st.just(UNBOUNDED)),
-    st.builds(lambda step, offset: ((mask_program.RESIDUE, step, offset, 0, None),), st.integers(1, 9), small),
-    st.builds(same_block, st.integers(1, 80)),
-    st.builds(key_range, st.integers(0, 90), small),
-    st.builds(row_range, st.integers(0, 90), small),
-    st.builds(key_below, st.tuples(*[st.integers(0, 200)] * 3) | st.tuples(st.integers(0, 200))),
-    st.sampled_from([ALL, residue(2)]),
+    st.builds(codes.band, small, small | st.just(codes.UNBOUNDED)),
+    st.builds(lambda step, offset: ((codes.RESIDUE, step, offset, 0, None),), st.integers(1, 9), small),
+    st.builds(codes.same_block, st.integers(1, 80)),
+    st.builds(codes.key_range, st.integers(0, 90), small),
+    st.builds(codes.row_range, st.integers(0, 90), small),
+    st.builds(codes.key_below, st.tuples(*[st.integers(0, 200)] * 3) | st.tuples(st.integers(0, 200))),
+    st.sampled_from([ALL, codes.residue(2)]),
 )
-codes = st.recursive(
+programs = st.recursive(
     leaves,
-    lambda inner: st.builds(inverse, inner) | st.builds(both, inner, leaves) | st.builds(either, inner, leaves),
+    lambda inner: (
+        st.builds(codes.inverse, inner) | st.builds(codes.both, inner, leaves) | st.builds(codes.either, inner, leaves)
+    ),
     max_leaves=4,
 )
 
 
 @settings(max_examples=120)
 @given(
-    code=codes,
+    code=programs,
     q_len=sizes,
     k_len=sizes,
     shape=st.sampled_from([(64, 64), (128, 64), (16, 64), (128, 128), (32, 192)]),
@@ -208,7 +197,7 @@ def test_tile_lists_are_those_of_the_program(blocks_of, code, q_len, k_len, shap
 
 def test_equal_blocks_are_kept_once(blocks_of):
     # One block below the diagonal, one above it; the diagonal itself is full.
-    assert blocks_of(band(-64, 64), 1, 1024, 1024, 64, 64) == 2
+    assert blocks_of(codes.band(-64, 64), 1, 1024, 1024, 64, 64) == 2
     assert blocks_of(ALL, 1, 512, 512, 64, 64, causal=True) == 1
 
 
