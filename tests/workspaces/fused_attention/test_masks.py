@@ -81,6 +81,9 @@ DEFINED = {
     "symmetric window": (st.tuples(st.integers(0, 210)), SlidingWindow, lambda i, j, w: window(i, j, w, w)),
     "dilated window": (st.tuples(st.integers(0, 9), st.integers(1, 90)), DilatedWindow, dilated),
     "strided": (st.tuples(st.integers(1, 210)), Strided, strided),
+    # Without a step it is int(sqrt(seq)), as in AToffer's artifact.
+    "strided by length": (st.just(()), Strided, lambda i, j: strided(i, j, math.isqrt(j.shape[1]))),
+    "fixed by length": (st.just(()), Fixed, lambda i, j: fixed(i, j, math.isqrt(j.shape[1]), 1)),
     "fixed": (st.integers(1, 210).flatmap(lambda n: st.tuples(st.just(n), st.integers(1, n))), Fixed, fixed),
     "first tokens": (st.tuples(st.integers(0, 210)), GlobalTokens, lambda i, j, n: (i < n) | (j < n)),
     "tokens": (st.tuples(st.lists(st.integers(0, 210), max_size=9)), GlobalTokens, global_tokens),
@@ -115,18 +118,6 @@ def test_elements(name, data, q_len, k_len):
     expected = definition(*positions(q_len, k_len), *parameters).expand(found.shape)
     assert found.dtype == torch.bool
     assert torch.equal(found, expected)
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 15, 16, 17, 64, 99, 100, 131])
-def test_strided_and_fixed_as_in_the_notes(length):
-    """The loops of AToffer's artifact, whose step is int(sqrt(seq))."""
-    step = int(math.sqrt(length))
-    for row, (strides, blocks) in enumerate(
-        zip(Strided().elements(length, length)[0, 0], Fixed().elements(length, length)[0, 0], strict=True)
-    ):
-        for key in range(length):
-            assert strides[key] == (key <= row and ((row - key) % step == 0 or key > row - step))
-            assert blocks[key] == (key <= row and (key % step == step - 1 or key > row + key % step - step))
 
 
 def big_bird_blocks(mask, row_blocks, key_blocks):
@@ -183,7 +174,6 @@ def test_documents(runs, seed):
     assert torch.equal(mask.elements(seq, seq)[0, 0], same)
     assert torch.equal(Documents(ids + 5).elements(seq, seq)[0, 0], same)
     assert mask.lower(seq, seq)[1] is None
-
     generator = torch.Generator().manual_seed(seed % 2**60)
     scattered = torch.randint(0, 3, (3, seq), generator=generator)
     same = scattered[:, None, :, None] == scattered[:, None, None, :]
@@ -199,8 +189,8 @@ def test_documents(runs, seed):
 def test_documents_of_a_batch():
     ids = torch.tensor([[4, 4, 1, 1, 9], [0, 2, 2, 2, 0]])
     for batch in (ids, ids[:1]):
-        found = Documents(batch).elements(5, 5)
-        assert torch.equal(found, batch[:, None, :, None] == batch[:, None, None, :])
+        same = batch[:, None, :, None] == batch[:, None, None, :]
+        assert torch.equal(Documents(batch).elements(5, 5), same)
     assert Documents(ids[:1]).lower(5, 5)[1] is None
     assert Documents(ids).lower(5, 5)[0] is None
 

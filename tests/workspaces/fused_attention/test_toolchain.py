@@ -193,6 +193,7 @@ def test_cuda_flags(find, cutlass, tmp_path, monkeypatch):
     # What torch defines, and CUTLASS cannot compile with.
     assert "-U__CUDA_NO_HALF_OPERATORS__" in flags
     assert flags[flags.index("-ccbin") + 1] == "c++"
+    monkeypatch.delenv("CXX")
     monkeypatch.setenv("CC", "gcc-11")
     environment = toolchain.find().environment()
     # nvcc refuses a second -ccbin, which torch would make of CC.
