@@ -195,25 +195,20 @@ def test_minutes_for_what_is_no_rival_are_not_spent(monkeypatch):
     assert grid.left_out == []
 
 
-def test_flex_attention_is_compiled_or_refused(monkeypatch):
+def test_flex_attention_is_compiled_or_refused(threads, monkeypatch):
     """However often dynamo has compiled before: each case's function is the first that it knows of."""
+    from torch._inductor import config
+
     monkeypatch.setattr(flex, "RECOMPILES", 1)
+    # There are buffers for every thread, whatever another workspace in this process has told inductor.
+    monkeypatch.setattr(config.cpp, "threads", 1)
+    torch.set_num_threads(2)
     for mask in ("bigbird", "padding"):
         inputs = cases.inputs(cases.Case(2, 2, 150, 16, "float32", mask), "cpu")
         torch.testing.assert_close(flex.compiled(inputs)().double(), accuracy.expected(inputs), rtol=0, atol=1e-5)
     # What would silently be the eager form, as beyond the recompile limit.
     with torch.compiler.set_stance("force_eager"), pytest.raises(cases.Unavailable, match="is the eager form"):
         flex.compiled(inputs)
-
-
-def test_flex_attention_has_buffers_for_every_thread(threads, monkeypatch):
-    """Whatever another workspace in this process has told inductor."""
-    from torch._inductor import config
-
-    monkeypatch.setattr(config.cpp, "threads", 1)
-    inputs = cases.inputs(cases.Case(2, 2, 150, 16, "float32", "padding"), "cpu")
-    torch.set_num_threads(2)
-    torch.testing.assert_close(flex.compiled(inputs)().double(), accuracy.expected(inputs), rtol=0, atol=1e-5)
 
 
 def test_scaling_leaves_the_number_of_threads():
