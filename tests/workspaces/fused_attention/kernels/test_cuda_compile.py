@@ -71,7 +71,9 @@ def compiled(nvcc, csrc, tmp_path_factory):
         report, folder = compile_source(source)
         kernels = re.split(r"(?=ptxas info\s+: Compiling entry function)", report)
         report = "".join(part for part in kernels if f"for 'sm_{capability}'" in part)
-        [ptx] = folder.glob(f"*compute_{capability}.ptx")
+        # nvcc names the PTX of a single capability without it.
+        suffix = f"compute_{capability}.ptx" if len(CAPABILITIES[source]) > 1 else ".ptx"
+        [ptx] = folder.glob(f"*{suffix}")
         return report, ptx.read_text(), folder / "a.o"
 
     return parts

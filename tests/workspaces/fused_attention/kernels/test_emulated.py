@@ -346,7 +346,7 @@ def test_packed_sequences(emulate, tensors, kernel, is_causal, dim):
 def test_scales(check, tensors, kernel):
     inputs = tensors(dtypes_of(kernel)[0], batch=1, heads=2, q_len=70, k_len=140, dim=64)
     for scale in (4.0,) if kernel == "hopper" else (-0.3, 0.0, 1e-30, 4.0):
-        check(kernel, *inputs, is_causal=True, scale=scale)
+        check(kernel, *inputs, is_causal=True, scale=scale, slack=5e-5)
 
 
 @KERNELS
