@@ -158,9 +158,7 @@ def report(
     if not options.json:
         print(f"{'median of interleaved pairs or runs':<54} {'median':>10}{'min..max':>12}{'limit':>7}")
     with tempfile.TemporaryDirectory(prefix="reprokit-performance-") as folder:
-        client = Client(Path(folder))
-        (client.home / "recipes").mkdir()
-        for measure in measures(client, options):
+        for measure in measures(Client(Path(folder)), options):
             print(json.dumps(measure.data()) if options.json else measure.line(), flush=True)
 
 
@@ -221,7 +219,7 @@ def build_beside_cli(client: Client, pairs: int) -> Measure:
 
 def offline_build(client: Client, pairs: int) -> Measure:
     """A locked build without cache, offline and not, both from a warm store."""
-    (client.home / "recipes" / f"{LOCKED}.yaml").write_text(LOCKED_RECIPE)
+    add_recipe(client, LOCKED, LOCKED_RECIPE)
     command = (client.reprokit, "build", LOCKED, "--no-cache")
     try:
         client.seconds(client.reprokit, "lock", LOCKED)
@@ -233,10 +231,16 @@ def offline_build(client: Client, pairs: int) -> Measure:
     return Measure("a locked build, --offline / online", "x", 1.1, values)
 
 
+def add_recipe(client: Client, name: str, text: str) -> None:
+    """Write a recipe. With the first one, the folder no longer takes the recipes that come with reprokit."""
+    (client.home / "recipes").mkdir(exist_ok=True)
+    (client.home / "recipes" / f"{name}.yaml").write_text(text)
+
+
 def prepare_base(client: Client, context: Path) -> None:
     """Make the local base image of the recipe that is compared."""
     for name, text in ((BASE, BASE_RECIPE), (NAME, RECIPE)):
-        (client.home / "recipes" / f"{name}.yaml").write_text(text)
+        add_recipe(client, name, text)
     client.seconds(client.reprokit, "build", BASE)
     (context / "Dockerfile").write_text(BASE_DOCKERFILE)
     client.seconds("docker", "build", "--tag", BASE, str(context))

@@ -20,6 +20,7 @@ NO_INDEX = ("env", "PIP_CONFIG_FILE=/dev/null", "PIP_INDEX_URL=http://127.0.0.1:
 
 
 def measures(client: Client, options: argparse.Namespace) -> Iterator[Measure]:
+    (client.home / "recipes").mkdir()
     for number in range(FILES):
         path = client.home / "repository" / f"package{number % 40}" / f"module{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
