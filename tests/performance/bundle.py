@@ -13,15 +13,17 @@ import os
 import subprocess
 import sys
 import tarfile
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from measure import Client, Measure, in_pairs
+from measure import Client, Measure, in_pairs, report
 
 from reprokit.engine import Engine
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+from tests.support.images import tar_of
 
 MB = 1_000_000
 NAME = "reprokit-performance-bundle"
@@ -79,14 +81,9 @@ class Bench:
 def added(engine: Engine, base: str, tag: str, seed: int) -> Iterator[str]:
     """The image with one layer more."""
     content = b"".join(bytes(512) + os.urandom(512) for _ in range(ADDED // 1024))
-    context = io.BytesIO()
-    with tarfile.open(fileobj=context, mode="w") as tar:
-        for name, data in ((f"added-{seed}", content), ("Dockerfile", f"FROM {base}\nCOPY added-{seed} /\n".encode())):
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    files = {f"added-{seed}": content, "Dockerfile": f"FROM {base}\nCOPY added-{seed} /\n".encode()}
     reference = f"{NAME}:{tag}"
-    for event in engine.build(io.BytesIO(context.getvalue()), tag=reference):
+    for event in engine.build(io.BytesIO(tar_of(files)), tag=reference):
         if "error" in event:
             raise RuntimeError(event["error"])
     try:
@@ -102,25 +99,13 @@ def layer_size(bundle: Path, number: int) -> int:
         return tar.getmember(manifest[0]["Layers"][number]).size
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--image", default="reprokit/fused-attention:cpu")
-    parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    engine = Engine.connect()
-    if engine.image(chosen.image) is None:
-        sys.exit(f"no image {chosen.image}: `make demo` makes the one that is measured")
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as folder:
-        client = Client(str(Path(sys.executable).with_name("reprokit")), Path(folder))
-        bench = Bench(client, chosen.image)
-        found = [bench.size(), *bench.two(engine), bench.time(chosen.pairs)]
-        found.append(Measure("memory of reprokit export", "MB", 300, [max(client.peaks.values())]))
-    if chosen.json:
-        print(json.dumps([each.data() for each in found], indent=2))
-    else:
-        print(*(each.line() for each in found), sep="\n")
+def measures(client: Client, options: argparse.Namespace) -> Iterator[Measure]:
+    bench = Bench(client, options.image)
+    yield bench.size()
+    yield from bench.two(Engine.connect())
+    yield bench.time(options.pairs)
+    yield Measure("memory of reprokit export", "MB", 300, [max(client.peaks.values())])
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, measures, image=True, pairs=5)

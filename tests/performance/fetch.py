@@ -14,15 +14,13 @@ import multiprocessing
 import os
 import shutil
 import socket
-import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from measure import Measure, in_pairs
+from measure import Client, Measure, in_pairs, report
 
 GIB = 1 << 30
 GIGABIT = 125_000_000  # bytes a second
@@ -74,13 +72,12 @@ def fetch(wanted: str, store: str) -> None:
 
 
 class Bench:
-    """Processes started in `home`, which holds the file that is served."""
+    """A file in the client's home that is served, and what is to be fetched of it."""
 
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.peak_mb = 0.0
+    def __init__(self, client: Client) -> None:
+        self.client, self.home = client, client.home
         self.connections = multiprocessing.Value("i", 0)
-        self.file = home / "served"
+        self.file = self.home / "served"
         with self.file.open("wb") as file:
             for _ in range(GIB >> 20):
                 file.write(os.urandom(1 << 20))
@@ -102,74 +99,58 @@ class Bench:
         (self.home / name).write_text(json.dumps(wanted))
         return wanted
 
-    def ours(self, name: str) -> float:
-        return self.seconds(sys.executable, str(Path(__file__).resolve()), "--fetch", name, "store")
-
-    def theirs(self, command: str) -> float:
-        return self.seconds("sh", "-ec", command)
-
-    def seconds(self, *command: str) -> float:
-        """What a process of ours prints, or another's wall time; the disk is settled and the output empty before."""
+    def settle(self) -> None:
+        """Remove what was fetched before, and let the disk settle."""
         for folder in ("store", "out"):
             shutil.rmtree(self.home / folder, ignore_errors=True)
         (self.home / "out").mkdir()
         os.sync()
-        started = time.monotonic()
-        with tempfile.TemporaryFile() as output:
-            process = subprocess.Popen(command, cwd=self.home, stdout=output)
-            _, status, usage = os.wait4(process.pid, 0)
-            taken = time.monotonic() - started
-            output.seek(0)
-            said = output.read()
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode:
-            raise subprocess.CalledProcessError(process.returncode, command)
-        if command[0] != sys.executable:
-            return taken
-        self.peak_mb = max(self.peak_mb, usage.ru_maxrss / 1024)
-        return float(said)
+
+    def ours(self, name: str) -> float:
+        self.settle()
+        command = (sys.executable, str(Path(__file__).resolve()), "--fetch", name, "store")
+        return self.client.seconds(*command, printed=True)
+
+    def theirs(self, command: str) -> float:
+        self.settle()
+        return self.client.seconds("sh", "-ec", command)
+
+    def beside(self, name: str, limit: float, wanted: str, command: str, count: int) -> Measure:
+        def ours() -> float:
+            return self.ours(wanted)
+
+        def theirs() -> float:
+            return self.theirs(command)
+
+        return Measure(name, "x", limit, in_pairs(ours, theirs, count))
 
 
-def measures(bench: Bench, pairs: int) -> Iterator[Measure]:
-    def beside(name: str, limit: float, wanted: str, command: str, count: int) -> Measure:
-        ours: Callable[[], float] = lambda: bench.ours(wanted)  # noqa: E731
-        return Measure(name, "x", limit, in_pairs(ours, lambda: bench.theirs(command), count))
-
+def measures(client: Client, options: argparse.Namespace) -> Iterator[Measure]:
+    if shutil.which("curl") is None:
+        yield Measure("downloads", "x", 1.05, skipped="there is no curl")
+        return
+    bench = Bench(client)
     for name, limit, rate, after in (
         ("1 GiB at 1 Gbit/s / curl -o F", 1.05, GIGABIT, ""),
         ("1 GiB / curl -o F && sha256sum F", 1.5, 0, " && sha256sum out/F"),
     ):
         ((url, _, _),) = bench.want("one", [(rate, 0, GIB)])
-        yield beside(name, limit, "one", f"curl --fail --silent -o out/F {url}{after}", pairs)
+        yield bench.beside(name, limit, "one", f"curl --fail --silent -o out/F {url}{after}", options.pairs)
     wanted = bench.want("many", [(0, n * SMALL, SMALL) for n in range(SMALL_FILES)])
     lines = [f'url = "{url}"\noutput = "out/{sha256}"\n' for url, sha256, _ in wanted]
     (bench.home / "curl").write_text("".join(lines))
     (bench.home / "sums").write_text("".join(f"{sha256}  out/{sha256}\n" for _, sha256, _ in wanted))
     command = "curl --fail --silent -K curl && sha256sum -c --quiet sums && sync"
-    yield beside(f"{SMALL_FILES} files of 4 KiB / one curl, sha256sum, sync", 2.0, "many", command, max(1, pairs // 2))
+    name = f"{SMALL_FILES} files of 4 KiB / one curl, sha256sum, sync"
+    yield bench.beside(name, 2.0, "many", command, max(1, options.pairs // 2))
     before = bench.connections.value
     bench.ours("many")
     yield Measure(f"connections of {SMALL_FILES} files", "", PARALLEL, [bench.connections.value - before])
-    yield Measure("peak memory of a fetch", "MB", 200, [bench.peak_mb])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure what downloads cost.")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--pairs", type=int, default=3, help="pairs of downloads of 1 GiB")
-    parser.add_argument("--fetch", nargs=2, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.fetch:
-        fetch(*options.fetch)
-        return
-    if shutil.which("curl") is None:
-        print("downloads are not measured: there is no curl")
-        return
-    with tempfile.TemporaryDirectory(prefix="reprokit-performance-") as folder:
-        bench = Bench(Path(folder))
-        for measure in measures(bench, options.pairs):
-            print(json.dumps(measure.data()) if options.json else measure.line(), flush=True)
+    yield Measure("peak memory of a fetch", "MB", 200, [max(client.peaks.values())])
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--fetch"]:
+        fetch(*sys.argv[2:])
+    else:
+        report(__doc__, measures, pairs=3)

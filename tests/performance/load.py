@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
-from measure import Client, Measure, in_pairs
-
-from reprokit.engine import Engine
+from measure import Client, Measure, in_pairs, report
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 from tests.support.other_engine import OtherEngine
@@ -53,36 +50,22 @@ def go_first(pid: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text("-20")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--image", default="reprokit/fused-attention:cpu")
-    parser.add_argument("--pairs", type=int, default=4)
-    parser.add_argument("--json", action="store_true")
-    chosen = parser.parse_args()
-    if Engine.connect().image(chosen.image) is None:
-        sys.exit(f"no image {chosen.image}: `make demo` makes the one that is measured")
-    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as name:
-        folder = Path(name)
-        client = Client(str(Path(sys.executable).with_name("reprokit")), folder)
-        bench = Bench(client, chosen.image)
-        engine = OtherEngine(folder, folder / "data")
-        try:
-            for pid in (os.getpid(), engine.process.pid):
-                go_first(pid)
-            os.environ["DOCKER_HOST"] = engine.address
-            bench.docker_load()
-            ratios = in_pairs(bench.load, bench.docker_load, chosen.pairs)
-            bench.empty()
-        finally:
-            engine.stop()
+def measures(client: Client, options: argparse.Namespace) -> Iterator[Measure]:
+    bench = Bench(client, options.image)
+    engine = OtherEngine(client.home, client.home / "data")
+    try:
+        for pid in (os.getpid(), engine.process.pid):
+            go_first(pid)
+        os.environ["DOCKER_HOST"] = engine.address
+        bench.docker_load()
+        ratios = in_pairs(bench.load, bench.docker_load, options.pairs)
+        bench.empty()
+    finally:
+        engine.stop()
     peak = max(size for command, size in client.peaks.items() if " load " in command)
-    found = [Measure("load / docker load of the plain tar, time", "x", 1.15, ratios)]
-    found.append(Measure("memory of reprokit load", "MB", 300, [peak]))
-    if chosen.json:
-        print(json.dumps([each.data() for each in found], indent=2))
-    else:
-        print(*(each.line() for each in found), sep="\n")
+    yield Measure("load / docker load of the plain tar, time", "x", 1.15, ratios)
+    yield Measure("memory of reprokit load", "MB", 300, [peak])
 
 
 if __name__ == "__main__":
-    main()
+    report(__doc__, measures, image=True, pairs=4)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -81,11 +81,11 @@ class Measure:
     skipped: str = ""
 
     def data(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"name": self.name, "unit": self.unit, "limit": self.limit}
+        data: dict[str, Any] = {"name": self.name, "unit": self.unit, "limit": self.limit}
         if self.skipped:
-            return {**found, "skipped": self.skipped}
+            return {**data, "skipped": self.skipped}
         median = statistics.median(self.values)
-        return {**found, "median": median, "values": self.values, "over": median > self.limit}
+        return {**data, "median": median, "values": self.values, "over": median > self.limit}
 
     def line(self) -> str:
         data = self.data()
@@ -103,27 +103,27 @@ class Client:
     This process stays small: at exec Linux counts the memory of the process that forked as the child's peak.
     """
 
-    reprokit: str
     home: Path
+    reprokit: str = str(Path(sys.executable).with_name("reprokit"))
     peaks: dict[str, float] = field(default_factory=dict)
 
-    def seconds(self, *command: str, allowed: tuple[int, ...] = (0,)) -> float:
-        """Wall time of a command. Raises CalledProcessError with the end of what it wrote."""
+    def seconds(self, *command: str, allowed: tuple[int, ...] = (0,), printed: bool = False) -> float:
+        """Wall time of a command, or the seconds that it printed. Raises CalledProcessError with its last line."""
         with tempfile.TemporaryFile() as output:
             started = time.monotonic()
             process = subprocess.Popen(command, cwd=self.home, stdout=output, stderr=output, stdin=subprocess.DEVNULL)
             _, status, usage = os.wait4(process.pid, 0)
             taken = time.monotonic() - started
             process.returncode = os.waitstatus_to_exitcode(status)
-            if process.returncode not in allowed:
-                output.seek(0)
-                said = output.read().decode(errors="replace").strip().splitlines()
-                reason = next((line for line in said if line.startswith("error:")), said[-1] if said else "")
-                raise subprocess.CalledProcessError(process.returncode, command, reason)
-        if command[0] == self.reprokit:
-            kind = " ".join(["reprokit", *command[1:]])
-            self.peaks[kind] = max(self.peaks.get(kind, 0), usage.ru_maxrss / 1024)
-        return taken
+            output.seek(0)
+            lines = output.read().decode(errors="replace").strip().splitlines()
+        if process.returncode not in allowed:
+            reason = next((line for line in lines if line.startswith("error:")), lines[-1] if lines else "")
+            raise subprocess.CalledProcessError(process.returncode, command, reason)
+        if command[0] == self.reprokit or printed:
+            name = " ".join(["reprokit", *command[1:]])
+            self.peaks[name] = max(self.peaks.get(name, 0), usage.ru_maxrss / 1024)
+        return float(lines[-1]) if printed else taken
 
 
 def in_pairs(measured: Callable[[], float], beside: Callable[[], float], count: int) -> list[float]:
@@ -137,6 +137,29 @@ def in_pairs(measured: Callable[[], float], beside: Callable[[], float], count: 
             one = measured()
             ratios.append(one / beside())
     return ratios
+
+
+def report(
+    description: str,
+    measures: Callable[[Client, argparse.Namespace], Iterable[Measure]],
+    image: bool = False,
+    **counts: int,
+) -> None:
+    """The command line of a benchmark: a folder for it, and a line for each measure. `counts` are options."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON object a line")
+    for name, count in counts.items():
+        parser.add_argument(f"--{name}", type=int, default=count, help=f"how many {name} a ratio is the median of")
+    if image:
+        parser.add_argument("--image", default="reprokit/fused-attention:cpu")
+    options = parser.parse_args()
+    if image and subprocess.run(["docker", "image", "inspect", options.image], capture_output=True).returncode:
+        sys.exit(f"no image {options.image}: `make demo` makes the one that is measured")
+    if not options.json:
+        print(f"{'median of interleaved pairs or runs':<54} {'median':>10}{'min..max':>12}{'limit':>7}")
+    with tempfile.TemporaryDirectory(prefix="reprokit-performance-") as folder:
+        for measure in measures(Client(Path(folder)), options):
+            print(json.dumps(measure.data()) if options.json else measure.line(), flush=True)
 
 
 def start_up(client: Client, pairs: int) -> Iterator[Measure]:
@@ -196,7 +219,7 @@ def build_beside_cli(client: Client, pairs: int) -> Measure:
 
 def offline_build(client: Client, pairs: int) -> Measure:
     """A locked build without cache, offline and not, both from a warm store."""
-    (client.home / "recipes" / f"{LOCKED}.yaml").write_text(LOCKED_RECIPE)
+    add_recipe(client, LOCKED, LOCKED_RECIPE)
     command = (client.reprokit, "build", LOCKED, "--no-cache")
     try:
         client.seconds(client.reprokit, "lock", LOCKED)
@@ -208,10 +231,16 @@ def offline_build(client: Client, pairs: int) -> Measure:
     return Measure("a locked build, --offline / online", "x", 1.1, values)
 
 
+def add_recipe(client: Client, name: str, text: str) -> None:
+    """Write a recipe. With the first one, the folder no longer takes the recipes that come with reprokit."""
+    (client.home / "recipes").mkdir(exist_ok=True)
+    (client.home / "recipes" / f"{name}.yaml").write_text(text)
+
+
 def prepare_base(client: Client, context: Path) -> None:
     """Make the local base image of the recipe that is compared."""
     for name, text in ((BASE, BASE_RECIPE), (NAME, RECIPE)):
-        (client.home / "recipes" / f"{name}.yaml").write_text(text)
+        add_recipe(client, name, text)
     client.seconds(client.reprokit, "build", BASE)
     (context / "Dockerfile").write_text(BASE_DOCKERFILE)
     client.seconds("docker", "build", "--tag", BASE, str(context))
@@ -258,12 +287,12 @@ def serve() -> None:
         sys.stdin.read()
 
 
-def measures(client: Client, pairs: int, builds: int) -> Iterator[Measure]:
-    yield from start_up(client, pairs)
+def measures(client: Client, options: argparse.Namespace) -> Iterator[Measure]:
+    yield from start_up(client, options.pairs)
     for name, unit, limit, measure in (
         ("an unchanged build", "s", 1.5, lambda: unchanged_build(client, 5)),
-        ("a locked build offline", "x", 1.1, lambda: offline_build(client, builds)),
-        ("a build beside the Docker CLI's", "x", 1.05, lambda: build_beside_cli(client, builds)),
+        ("a locked build offline", "x", 1.1, lambda: offline_build(client, options.builds)),
+        ("a build beside the Docker CLI's", "x", 1.05, lambda: build_beside_cli(client, options.builds)),
     ):
         if shutil.which("docker") is None and "CLI" in name:
             yield Measure(name, unit, limit, skipped="there is no Docker CLI")
@@ -272,29 +301,12 @@ def measures(client: Client, pairs: int, builds: int) -> Iterator[Measure]:
             yield measure()
         except subprocess.CalledProcessError as error:
             yield Measure(name, unit, limit, skipped=error.output)
-    for kind, peak in client.peaks.items():
-        yield Measure(f"peak memory of {kind}", "MB", 150, [peak])
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Measure what reprokit itself costs.")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line")
-    parser.add_argument("--pairs", type=int, default=15, help="pairs of starts")
-    parser.add_argument("--builds", type=int, default=3, help="pairs of builds without cache")
-    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.serve:
-        serve()
-        return
-    if not options.json:
-        print(f"{'median of interleaved pairs or runs':<54} {'median':>10}{'min..max':>12}{'limit':>7}")
-    with tempfile.TemporaryDirectory(prefix="reprokit-performance-") as folder:
-        home = Path(folder)
-        (home / "recipes").mkdir()
-        client = Client(str(Path(sys.executable).with_name("reprokit")), home)
-        for measure in measures(client, options.pairs, options.builds):
-            print(json.dumps(measure.data()) if options.json else measure.line(), flush=True)
+    for command, peak in client.peaks.items():
+        yield Measure(f"peak memory of {command}", "MB", 150, [peak])
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+    else:
+        report(__doc__, measures, pairs=15, builds=3)

@@ -11,23 +11,11 @@ import time
 from pathlib import Path
 
 import torch
-from fused_attention import archs, build, diagnose, fused_attention, reference, toolchain
+from fused_attention import archs, bench, build, diagnose, toolchain
+from fused_attention.bench import cases
 
 # The architectures that the kernels are written for, as far as this nvcc knows them.
 WANTED = ("6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0a", "10.0a", "12.0")
-
-# Half a unit in the last place of each dtype; what float32 sums may lose, and weights rounded to bfloat16.
-ROUNDING = {torch.float32: 2.0**-24, torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
-SLACK = {torch.float32: 5e-6, torch.bfloat16: 2.0**-8, torch.float16: 5e-6}
-
-# batch, heads, kv_heads, q_len, k_len, dim
-SHAPES = (
-    (1, 1, 1, 1, 1, 1),
-    (2, 4, 2, 65, 33, 64),
-    (1, 3, 1, 130, 257, 128),
-    (2, 2, 2, 40, 96, 20),
-    (1, 2, 2, 17, 70, 256),
-)
 
 
 def main():
@@ -81,41 +69,14 @@ def resources(dump):
 
 
 def check_numerics():
-    """Compares the CPU kernel that ATEN_CPU_CAPABILITY asks for with float64."""
+    """Compares the CPU kernel that ATEN_CPU_CAPABILITY names with float64."""
     build.load()
-    torch.manual_seed(0)
-    wrong = cases = 0
-    for shape in SHAPES:
-        for dtype in ROUNDING:
-            for kind in ("none", "causal", "boolean", "additive", "transposed", "nothing"):
-                cases += 1
-                error, allowed = compare(shape, dtype, kind)
-                if not error <= allowed:
-                    wrong += 1
-                    print(f"error: {shape} {dtype} {kind} is wrong by {error:g}, allowed are {allowed:g}")
-    print(f"CPU kernel {torch.ops.fused_attention.cpu_capability()}: {cases} cases, {wrong} wrong")
-    return int(wrong > 0)
-
-
-def compare(shape, dtype, kind):
-    """The largest error beyond rounding, and what is allowed."""
-    batch, heads, kv_heads, q_len, k_len, dim = shape
-    q = torch.randn(batch, heads, q_len, dim).to(dtype)
-    k = torch.randn(batch, kv_heads, k_len, dim).to(dtype)
-    v = torch.randn(batch, kv_heads, k_len, dim).to(dtype)
-    mask = None
-    if kind == "boolean":
-        mask = torch.rand(batch, 1, q_len, k_len) > 0.5
-    elif kind == "nothing":
-        mask = torch.zeros(q_len, k_len, dtype=torch.bool)
-    elif kind == "additive":
-        mask = torch.randn(heads, q_len, k_len).unsqueeze(0)
-    elif kind == "transposed":
-        q, k, v = (t.transpose(1, 2).contiguous().transpose(1, 2) for t in (q, k, v))
-    out = fused_attention(q, k, v, mask, is_causal=kind == "causal")
-    expected = reference.attention(q, k, v, mask, kind == "causal")
-    beyond = (out.double() - expected).abs() - ROUNDING[dtype] * 1.01 * expected.abs()
-    return float(beyond.max()), SLACK[dtype] * float(v.double().abs().max())
+    results = bench.check(list(cases.DTYPES), "cpu")
+    wrong = [result for result in results if not result["ok"]]
+    for result in wrong:
+        print(f"error: wrong: {result}")
+    print(f"CPU kernel {torch.ops.fused_attention.cpu_capability()}: {len(results)} cases, {len(wrong)} wrong")
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,6 @@ import shutil
 import pytest
 from fused_attention import archs, build, toolchain
 
-pytestmark = pytest.mark.compiler
-
 NVCC_10_2 = ["3.0", "5.0", "6.0", "6.1", "7.0", "7.5"]
 NVCC_11_8 = ["5.0", "6.0", "7.0", "7.5", "8.0", "8.6", "8.9", "9.0"]
 NVCC_13_0 = ["7.5", "8.0", "8.6", "8.9", "9.0", "9.0a", "10.0", "10.0a", "12.0", "12.0a"]
@@ -34,14 +32,17 @@ def test_architectures(requested, visible, nvcc, torch_known, expected):
     assert archs.choose(requested, visible, nvcc, torch_known) == expected
 
 
-def test_an_architecture_that_nvcc_lacks_is_named():
-    with pytest.raises(ValueError, match=re.escape("this nvcc does not know 8.6; it knows 3.0, 5.0")):
-        archs.choose("7.5;8.6", [], NVCC_10_2, [])
-
-
-def test_no_architectures_at_all_is_no_index_error():
-    with pytest.raises(ValueError, match="set TORCH_CUDA_ARCH_LIST"):
-        archs.choose("", [], [], [])
+@pytest.mark.parametrize(
+    ("requested", "nvcc", "message"),
+    [
+        ("7.5;8.6", NVCC_10_2, "this nvcc does not know 8.6; it knows 3.0, 5.0"),
+        ("8.0;Amper", NVCC_11_8, "is '8.0;Amper', and Amper is no architecture"),
+        ("", [], "set TORCH_CUDA_ARCH_LIST"),
+    ],
+)
+def test_architectures_that_are_refused(requested, nvcc, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        archs.choose(requested, [], nvcc, [])
 
 
 def test_flags_of_architectures():
@@ -50,9 +51,7 @@ def test_flags_of_architectures():
         "-gencode=arch=compute_120,code=sm_120",
         "-gencode=arch=compute_120,code=compute_120",
     ]
-
-
-def test_hoppers_own_kernel_gets_the_code_of_9_0a():
+    # Hopper's own kernel gets the code of 9.0a.
     assert archs.gencode_flags(["8.0", "9.0+PTX", "9.0a"], hopper=True) == [
         "-gencode=arch=compute_80,code=sm_80",
         "-gencode=arch=compute_90a,code=sm_90a",
@@ -60,14 +59,9 @@ def test_hoppers_own_kernel_gets_the_code_of_9_0a():
     ]
 
 
-def test_what_nvcc_knows_is_read_off_its_help():
+def test_nvccs_architectures_are_read_off_its_help():
     text = "Allowed values: 'compute_75','compute_90a', 'sm_90a','compute_100','compute_75'."
     assert archs.from_help(text) == ["7.5", "9.0a", "10.0"]
-
-
-def test_a_word_that_is_no_architecture_is_named():
-    with pytest.raises(ValueError, match=r"is '8\.0;Amper', and Amper is no architecture"):
-        archs.choose("8.0;Amper", [], NVCC_11_8, [])
 
 
 @pytest.mark.parametrize(
@@ -131,111 +125,110 @@ def test_ninja_beside_a_python_that_is_not_activated(tmp_path, monkeypatch):
 def test_the_real_compiler_is_found(monkeypatch):
     monkeypatch.delenv("CXX", raising=False)
     assert shutil.which("c++") and toolchain.find().compiler_version
+    for command in ("no-such-command", "false"):
+        assert toolchain.first_line([command]) is None
 
 
-class TestHopper:
-    """Code for 9.0a needs nvcc 12.3, CUTLASS's headers, and a 9.0 among the architectures."""
-
-    KNOWN = "compute_80 compute_90 compute_90a compute_100"
-
-    @pytest.fixture
-    def cutlass(self, tmp_path, monkeypatch):
-        for header in ("cute/tensor.hpp", "cutlass/version.h"):
-            file = tmp_path / "cutlass/include" / header
-            file.parent.mkdir(parents=True)
-            file.write_text("4.2")
-        monkeypatch.setenv("CUTLASS_HOME", str(tmp_path / "cutlass"))
-        return tmp_path / "cutlass/include"
-
-    @pytest.fixture
-    def toolkit(self, tmp_path, monkeypatch):
-        def make(release, known=self.KNOWN):
-            nvcc = tmp_path / "cuda/bin/nvcc"
-            nvcc.parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / "cuda/include").mkdir(exist_ok=True)
-            (tmp_path / "cuda/include/cuda_runtime.h").touch()
-            answer = f'case $1 in --help) echo "{known}";; *) echo "Cuda tools, release {release}, V";; esac'
-            nvcc.write_text(f"#!/bin/sh\n{answer}\n")
-            nvcc.chmod(0o755)
-            monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
-            monkeypatch.setattr(toolchain.torch.version, "cuda", release)
-            monkeypatch.setattr(archs, "of_torch", lambda: [])
-
-        return make
-
-    @pytest.mark.parametrize(
-        ("release", "requested", "built"),
-        [("12.3", "", True), ("12.3", "8.0;9.0a", True), ("12.3", "8.0", False), ("12.2", "", False)],
-    )
-    def test_when_it_is_built(self, toolkit, cutlass, monkeypatch, release, requested, built):
-        toolkit(release)
-        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", requested)
-        tools = toolchain.find()
-        assert tools.cutlass == (str(cutlass) if built else None)
-        assert ("-DFUSED_ATTENTION_HOPPER" in build.cxx_flags(tools)) == built
-
-    def test_another_cutlass_in_the_same_place_is_another_build(self, toolkit, cutlass):
-        toolkit("12.4")
-        before = toolchain.find().identity()
-        (cutlass / "cutlass/version.h").write_text("4.3")
-        assert toolchain.find().identity() != before
-
-    def test_a_folder_without_cute_is_named(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("CUTLASS_HOME", str(tmp_path))
-        with pytest.raises(toolchain.ToolchainError, match=f"CUTLASS_HOME is {tmp_path}, which has no"):
-            toolchain.find_cutlass()
-
-    def test_cuda_flags(self, toolkit, cutlass, monkeypatch):
-        toolkit("12.4")
-        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0")
-        monkeypatch.setenv("CXX", "env c++")
-        flags = build.cuda_flags(toolchain.find())
-        assert [flag[-6:] for flag in flags if "gencode" in flag] == ["=sm_80", "sm_90a"]
-        assert {"-std=c++17", "-DFUSED_ATTENTION_HOPPER", str(cutlass)} <= set(flags)
-        # What torch defines, and CUTLASS cannot compile with.
-        assert "-U__CUDA_NO_HALF_OPERATORS__" in flags
-        assert flags[flags.index("-ccbin") + 1] == "c++"
-
-    def test_without_cutlass_older_standards_and_general_code_suffice(self, toolkit, monkeypatch):
-        toolkit("11.8")
-        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", "8.0;9.0")
-        flags = build.cuda_flags(toolchain.find())
-        assert [flag[-5:] for flag in flags if "gencode" in flag] == ["sm_80", "sm_90"]
-        assert "-std=c++14" in flags and "-DFUSED_ATTENTION_HOPPER" not in flags
-
-    def test_the_environment_of_the_build(self, toolkit, tmp_path, monkeypatch):
-        toolkit("12.4")
-        monkeypatch.setenv("CC", "gcc-11")
-        environment = toolchain.find().environment()
-        # nvcc refuses a second -ccbin, which torch would make of CC.
-        assert "CC" not in environment and environment["CUDA_HOME"] == str(tmp_path / "cuda")
-        assert build.cuda_flags(toolchain.find())[-1] != "gcc-11" and "gcc-11" in build.cuda_flags(toolchain.find())
+# Code for 9.0a needs nvcc 12.3, CUTLASS's headers, and a 9.0 among the architectures.
+@pytest.fixture
+def cutlass(tmp_path, monkeypatch):
+    for header in ("cute/tensor.hpp", "cutlass/version.h"):
+        file = tmp_path / "cutlass/include" / header
+        file.parent.mkdir(parents=True)
+        file.write_text("4.2")
+    monkeypatch.setenv("CUTLASS_HOME", str(tmp_path / "cutlass"))
+    return tmp_path / "cutlass/include"
 
 
-class TestSources:
-    CPU = toolchain.Toolchain("c++", "", None, "", "", (), None)
-    CUDA = CPU._replace(cuda_home="/cuda", archs=("8.0",))
+@pytest.fixture
+def find(tmp_path, monkeypatch):
+    """Makes a CUDA toolkit and the list of architectures. Returns the toolchain that is then chosen."""
 
-    def test_every_file_is_in_some_build(self, csrc):
-        compiled = {name for tools in (self.CPU, self.CUDA) for name in build.source_files(tools)}
-        on_disk = {str(file.relative_to(csrc)) for suffix in ("cpp", "cu") for file in csrc.rglob(f"*.{suffix}")}
-        assert not compiled & set(build.INCLUDED) and compiled | set(build.INCLUDED) == on_disk
-        units = [csrc / name for name in compiled if name.startswith("torch_")]
-        included = {name for unit in units for name in re.findall(r'#include "(.+\.cpp)"', unit.read_text())}
-        assert included == set(build.INCLUDED)
+    def make(release, architectures):
+        nvcc = tmp_path / "cuda/bin/nvcc"
+        nvcc.parent.mkdir(parents=True)
+        (tmp_path / "cuda/include").mkdir()
+        (tmp_path / "cuda/include/cuda_runtime.h").touch()
+        known = "compute_80 compute_90 compute_90a compute_100"
+        answer = f'case $1 in --help) echo "{known}";; *) echo "Cuda tools, release {release}, V";; esac'
+        nvcc.write_text(f"#!/bin/sh\n{answer}\n")
+        nvcc.chmod(0o755)
+        monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+        monkeypatch.setenv("TORCH_CUDA_ARCH_LIST", architectures)
+        monkeypatch.setattr(toolchain.torch.version, "cuda", release)
+        monkeypatch.setattr(archs, "of_torch", lambda: [])
+        return toolchain.find()
 
-    def test_cuda_is_built_where_it_is_found_and_first(self):
-        cpu, cuda = build.source_files(self.CPU), build.source_files(self.CUDA)
-        assert not any(name.startswith("cuda/") for name in cpu) and set(cpu) < set(cuda)
-        kinds = [name.endswith(".cu") for name in cuda]
-        assert kinds == sorted(kinds, reverse=True) and any(kinds)
+    return make
 
-    def test_no_two_objects_have_one_name(self):
-        """torch.utils.cpp_extension names an object by its source's name without the folder."""
-        names = [name.rpartition("/")[2] for name in build.source_files(self.CUDA)]
-        assert len(set(names)) == len(names)
 
-    def test_sources_for_nvcc_include_no_header_of_torch(self, csrc):
-        assert [
-            str(path) for path in csrc.rglob("*.cu") if re.search(r"#include <(torch|ATen|c10)/", path.read_text())
-        ] == []
+@pytest.mark.parametrize(
+    ("release", "requested", "built"),
+    [("12.3", "", True), ("12.3", "8.0;9.0a", True), ("12.3", "8.0", False), ("12.2", "", False)],
+)
+def test_when_hoppers_kernel_is_built(find, cutlass, release, requested, built):
+    tools = find(release, requested)
+    assert tools.cutlass == (str(cutlass) if built else None)
+    assert ("-DFUSED_ATTENTION_HOPPER" in build.cxx_flags(tools)) == built
+
+
+def test_another_cutlass_in_the_same_place_is_another_build(find, cutlass):
+    before = find("12.4", "").identity()
+    (cutlass / "cutlass/version.h").write_text("4.3")
+    assert toolchain.find().identity() != before
+
+
+def test_a_folder_without_cute_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTLASS_HOME", str(tmp_path))
+    with pytest.raises(toolchain.ToolchainError, match=f"CUTLASS_HOME is {tmp_path}, which has no"):
+        toolchain.find_cutlass()
+
+
+def test_cuda_flags(find, cutlass, tmp_path, monkeypatch):
+    monkeypatch.setenv("CXX", "env c++")
+    tools = find("12.4", "8.0;9.0")
+    flags = build.cuda_flags(tools)
+    assert [flag[-6:] for flag in flags if "gencode" in flag] == ["=sm_80", "sm_90a"]
+    assert {"-std=c++17", "-DFUSED_ATTENTION_HOPPER", str(cutlass)} <= set(flags)
+    # What torch defines, and CUTLASS cannot compile with.
+    assert "-U__CUDA_NO_HALF_OPERATORS__" in flags
+    assert flags[flags.index("-ccbin") + 1] == "c++"
+    monkeypatch.delenv("CXX")
+    monkeypatch.setenv("CC", "gcc-11")
+    environment = toolchain.find().environment()
+    # nvcc refuses a second -ccbin, which torch would make of CC.
+    assert "CC" not in environment and environment["CUDA_HOME"] == str(tmp_path / "cuda")
+    flags = build.cuda_flags(toolchain.find())
+    assert flags[-1] != "gcc-11" and "gcc-11" in flags
+
+
+def test_without_cutlass_older_standards_and_general_code_suffice(find):
+    flags = build.cuda_flags(find("11.8", "8.0;9.0"))
+    assert [flag[-5:] for flag in flags if "gencode" in flag] == ["sm_80", "sm_90"]
+    assert "-std=c++14" in flags and "-DFUSED_ATTENTION_HOPPER" not in flags
+
+
+CPU = toolchain.Toolchain("c++", "", None, "", "", (), None)
+CUDA = CPU._replace(cuda_home="/cuda", archs=("8.0",))
+
+
+def test_every_source_is_in_some_build(csrc):
+    compiled = {name for tools in (CPU, CUDA) for name in build.source_files(tools)}
+    on_disk = {str(file.relative_to(csrc)) for suffix in ("cpp", "cu") for file in csrc.rglob(f"*.{suffix}")}
+    assert not compiled & set(build.INCLUDED) and compiled | set(build.INCLUDED) == on_disk
+    units = [csrc / name for name in compiled if name.startswith("torch_")]
+    included = {name for unit in units for name in re.findall(r'#include "(.+\.cpp)"', unit.read_text())}
+    assert included == set(build.INCLUDED)
+
+
+def test_cuda_sources_come_first_with_names_of_their_own(csrc):
+    cpu, cuda = build.source_files(CPU), build.source_files(CUDA)
+    assert not any(name.startswith("cuda/") for name in cpu) and set(cpu) < set(cuda)
+    is_cuda = [name.endswith(".cu") for name in cuda]
+    assert is_cuda == sorted(is_cuda, reverse=True) and any(is_cuda)
+    # torch.utils.cpp_extension names an object by its source's name without the folder.
+    names = [name.rpartition("/")[2] for name in cuda]
+    assert len(set(names)) == len(names)
+    # nvcc takes no headers of torch.
+    torchs = re.compile(r"#include <(torch|ATen|c10)/")
+    assert [str(path) for path in csrc.rglob("*.cu") if torchs.search(path.read_text())] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from operator_fusion import compare, plans
 from operator_fusion.search.loop import Result
 
@@ -33,10 +34,9 @@ def test_a_search_counts_from_where_it_stays_within_two_percent_of_the_best_conf
     assert "| anneal | 2 | 3 | 1.500 | 1 | > 3 | 10 % |" in compare.markdown(list(rows.values()))
 
 
-def test_a_good_plan_that_is_given_up_does_not_count():
-    assert compare.needed([1.0, 2.0, 1.0], 1.0) == 3
-    assert compare.needed([1.0, 1.01, 1.0], 1.0) == 1
-    assert compare.needed([1.0, 2.0], 1.0) is None
+@pytest.mark.parametrize(("values", "needed"), [([1.0, 2.0, 1.0], 3), ([1.0, 1.01, 1.0], 1), ([1.0, 2.0], None)])
+def test_a_good_plan_that_is_given_up_does_not_count(values: list[float], needed: int | None):
+    assert compare.needed(values, 1.0) == needed
 
 
 def test_the_plot_leaves_out_what_has_no_plan_yet(tmp_path: Path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -42,19 +43,18 @@ def test_counts_of_the_whole_space():
 
 
 @given(VALUES)
-def test_complementing_the_operators_bits_keeps_the_plan(value: int):
+def test_every_form_of_a_value_leads_back_to_its_plan(value: int):
+    """The complement of the operators' bits is the same plan, too."""
     plan = plans.from_value(value)
-    assert plans.from_value(value ^ 0x7FFF) == plan
+    for again in (
+        plans.from_value(value ^ 0x7FFF),
+        plans.from_value(plan.value),
+        plans.from_bits(f"{value:016b}"),
+        plans.from_segments(plan.hand_written, plan.segments),
+        plans.from_text(str(plan)),
+    ):
+        assert again == plan
     assert plan.value == min(value, value ^ 0x7FFF)
-    assert plans.from_value(plan.value) == plan
-    assert plans.from_bits(f"{value:016b}") == plan
-
-
-@given(VALUES)
-def test_segments_and_text_lead_back_to_the_plan(value: int):
-    plan = plans.from_value(value)
-    assert plans.from_segments(plan.hand_written, plan.segments) == plan
-    assert plans.from_text(str(plan)) == plan
     assert [n for first, last in plan.parts for n in range(first, last + 1)] == list(range(1, 16))
     assert all(first < last for first, last in plan.segments)
 
@@ -77,22 +77,22 @@ def test_plans_that_run_alike_are_equal_as_run(value: int):
     assert plan.as_run().parts == plan.parts
 
 
-@pytest.mark.parametrize("value", [-1, 65536])
-def test_values_outside_the_range_are_refused(value: int):
-    with pytest.raises(ValueError, match="values are 0 to 65535"):
-        plans.from_value(value)
-
-
-@pytest.mark.parametrize("bits", ["", "01", "0" * 17, "0" * 15 + "2"])
-def test_bits_of_another_form_are_refused(bits: str):
-    with pytest.raises(ValueError, match="16 characters"):
-        plans.from_bits(bits)
-
-
-@pytest.mark.parametrize("text", ["", "0", "2 0", "0 1 3", "0 1 3 3", "0 1 3 16", "0 2 3 5 5 6", "0 2 5 6 1 2", "0 x"])
-def test_text_that_names_no_plan_is_refused(text: str):
-    with pytest.raises(ValueError, match="not a"):
-        plans.from_text(text)
+@pytest.mark.parametrize(
+    ("make", "inputs", "message"),
+    [
+        (plans.from_value, [-1, 65536], "values are 0 to 65535"),
+        (plans.from_bits, ["", "01", "0" * 17, "0" * 15 + "2"], "16 characters"),
+        (
+            plans.from_text,
+            ["", "0", "2 0", "0 1 3", "0 1 3 3", "0 1 3 16", "0 2 3 5 5 6", "0 2 5 6 1 2", "0 x"],
+            "not a",
+        ),
+    ],
+)
+def test_what_is_no_plan_is_refused(make: Callable, inputs: list, message: str):
+    for wrong in inputs:
+        with pytest.raises(ValueError, match=message):
+            make(wrong)
 
 
 def test_dynamic_programming_finds_the_cheapest_of_all_plans():
@@ -107,8 +107,6 @@ def test_dynamic_programming_finds_the_cheapest_of_all_plans():
     found = plans.cheapest(costs, 0.1, 10)
     assert [plan for _, plan in found] == expected
     assert [total for total, _ in found] == pytest.approx([cost(plan) for plan in expected])
-
-
-def test_dynamic_programming_without_attention_and_without_some_parts():
-    costs = {(n, n): 1.0 for n in range(1, 16)}
-    assert plans.cheapest(costs, None, 3) == [(15.0, plans.NOTHING_FUSED)]
+    # Without attention and without some parts.
+    singles = {(n, n): 1.0 for n in range(1, 16)}
+    assert plans.cheapest(singles, None, 3) == [(15.0, plans.NOTHING_FUSED)]

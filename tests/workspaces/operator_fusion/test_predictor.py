@@ -22,7 +22,7 @@ def lines() -> list[predictor.Line]:
     return [(plan, cost(plan) * rng.uniform(0.98, 1.02)) for plan in drawn]
 
 
-def test_held_out_plans_are_ranked(lines: list[predictor.Line]):
+def test_held_out_plans_are_ranked_and_a_saved_model_predicts_the_same(lines: list[predictor.Line], tmp_path: Path):
     model, report = predictor.train(lines)
     assert (report.trained, report.held_out) == (240, 48)
     assert report.rank_correlation > 0.9
@@ -31,59 +31,35 @@ def test_held_out_plans_are_ranked(lines: list[predictor.Line]):
     assert best < worst
     assert model.is_fast(best) and not model.is_fast(worst)
 
-
-def test_a_saved_model_predicts_the_same(lines: list[predictor.Line], tmp_path: Path):
-    model = predictor.Predictor.train(lines)
-    path = str(tmp_path / "model.json")
-    model.save(path)
-    again = predictor.Predictor.load(path)
-    wanted = [plan for plan, _ in lines[:20]]
-    assert again.predict(wanted) == pytest.approx(model.predict(wanted))
+    file = tmp_path / "model.json"
+    model.save(str(file))
+    again = predictor.Predictor.load(str(file))
+    some = [plan for plan, _ in lines[:20]]
+    assert again.predict(some) == pytest.approx(model.predict(some))
     assert again.threshold == model.threshold
-    assert [file.name for file in tmp_path.iterdir()] == ["model.json"]
+    assert list(tmp_path.iterdir()) == [file]
+    for content in (b"", b"{}", b"not a model", b'{"learner": 1}', file.read_bytes()[:-100]):
+        file.write_bytes(content)
+        with pytest.raises(ValueError, match=r"model\.json is no model"):
+            predictor.Predictor.load(str(file))
 
 
-@pytest.mark.parametrize("content", ["", "{}", "not a model", '{"learner": 1}'])
-def test_a_file_that_is_no_model_is_refused(content: str, tmp_path: Path):
-    file = tmp_path / "model.json"
-    file.write_text(content)
-    with pytest.raises(ValueError, match=r"model\.json is no model"):
-        predictor.Predictor.load(str(file))
+@pytest.mark.parametrize("value", [6826, 41115, 0, 12345])
+def test_values_of_one_plan_have_the_same_features(value: int):
+    first, second = (predictor.features(plans.from_value(v)) for v in (value, value ^ 0x7FFF))
+    assert first == second
 
 
-def test_a_model_that_was_cut_off_is_refused(lines: list[predictor.Line], tmp_path: Path):
-    file = tmp_path / "model.json"
-    predictor.Predictor.train(lines).save(str(file))
-    file.write_bytes(file.read_bytes()[:-100])
-    with pytest.raises(ValueError, match=r"model\.json is no model"):
-        predictor.Predictor.load(str(file))
-
-
-def test_values_of_one_plan_have_the_same_features():
-    for value in (6826, 41115, 0, 12345):
-        both = [predictor.features(plans.from_value(v)) for v in (value, value ^ 0x7FFF)]
-        assert both[0] == both[1]
-
-
-def test_a_training_file_is_read(tmp_path: Path):
+def test_a_training_file_is_read_and_every_bad_line_is_named(tmp_path: Path):
     file = tmp_path / "data.txt"
-    file.write_text("".join(f"{value:016b}   {value + 1}.5\n\n" for value in range(12)))
+    good = "".join(f"{value:016b}   {value + 1}.5\n\n" for value in range(12))
+    file.write_text(good)
     assert predictor.read(str(file)) == [(plans.from_value(value), value + 1.5) for value in range(12)]
-
-
-def test_every_bad_line_is_named(tmp_path: Path):
-    good = "".join(f"{value:016b} 1\n" for value in range(12))
     bad = ["0101 1", "0" * 16, "0" * 16 + " x", "0" * 16 + " -1", "0" * 16 + " nan", "2" * 16 + " 1", "0" * 16 + " 1 2"]
-    file = tmp_path / "data.txt"
     file.write_text(good + "\n".join(bad))
     with pytest.raises(predictor.BadLines) as raised:
         predictor.read(str(file))
-    named = str(raised.value).splitlines()
-    assert [line.split(": ")[0] for line in named] == [f"{file}:{number}" for number in range(13, 20)]
-
-
-def test_too_few_lines_are_refused(tmp_path: Path):
-    file = tmp_path / "data.txt"
+    assert [line.split(": ")[0] for line in str(raised.value).splitlines()] == [f"{file}:{n}" for n in range(25, 32)]
     file.write_text("0" * 16 + " 1\n")
     with pytest.raises(predictor.BadLines, match="1 lines; training needs 10"):
         predictor.read(str(file))
@@ -107,8 +83,5 @@ def test_a_plan_is_never_both_trained_on_and_held_out(monkeypatch: pytest.Monkey
     held_out = [line for line in lines if line not in kept]
     assert len(held_out) == report.held_out == 6
     assert not {plan.as_run() for plan, _ in kept} & {plan.as_run() for plan, _ in held_out}
-
-
-def test_lines_of_a_single_plan_are_refused():
     with pytest.raises(ValueError, match="lines of 1 plan"):
         predictor.train([(plans.ALL_FUSED, 1.0 + number) for number in range(12)])

@@ -22,6 +22,9 @@ def test_functions_are_called_in_turns_in_alternating_order():
     samples = timing.interleaved({"a": function("a"), "b": function("b")}, "cpu", rounds=4)
     assert [len(values) for values in samples.values()] == [4, 4]
     turns = [name for name, before in zip(calls, [None, *calls], strict=False) if name != before]
+    # A spent budget leaves three rounds.
+    samples = timing.interleaved({"a": function("a")}, "cpu", rounds=50, budget_s=0)
+    assert len(samples["a"]) == timing.MIN_ROUNDS
     assert turns[:7] == ["a", "b", "a", "b", "a", "b", "a"] or turns[:5] == ["a", "b", "a", "b", "a"]
 
 
@@ -49,24 +52,13 @@ def test_on_a_gpu_graphs_of_as_many_calls_as_fill_a_sample_are_timed(monkeypatch
     assert captured == [1, int(timing.SAMPLE_MS / 0.5)]
 
 
-def test_a_spent_budget_still_leaves_three_rounds():
-    samples = timing.interleaved({"a": lambda: sum(range(100_000))}, "cpu", rounds=50, budget_s=0)
-    assert len(samples["a"]) == timing.MIN_ROUNDS
-
-
 def test_a_ratio_of_pairs_is_free_of_what_slows_both():
     rng = random.Random(0)
     speeds = [rng.uniform(1, 5) for _ in range(21)]
-    found = timing.ratio([1.2 * s * rng.gauss(1, 0.001) for s in speeds], speeds)
-    assert found.median == pytest.approx(1.2, rel=0.01)
-    assert 1.19 < found.low <= found.median <= found.high < 1.21
-
-
-def test_the_interval_is_wide_where_pairs_disagree():
-    rng = random.Random(0)
-    found = timing.ratio([rng.uniform(0.5, 1.5) for _ in range(11)], [1.0] * 11)
-    assert found.high - found.low > 0.2
-
-
-def test_one_pair_has_no_width():
+    ratio = timing.ratio([1.2 * s * rng.gauss(1, 0.001) for s in speeds], speeds)
+    assert ratio.median == pytest.approx(1.2, rel=0.01)
+    assert 1.19 < ratio.low <= ratio.median <= ratio.high < 1.21
+    # The interval is wide if pairs disagree, and one pair has no width.
+    ratio = timing.ratio([rng.uniform(0.5, 1.5) for _ in range(11)], [1.0] * 11)
+    assert ratio.high - ratio.low > 0.2
     assert timing.ratio([2.0], [1.0]) == (2.0, 2.0, 2.0)

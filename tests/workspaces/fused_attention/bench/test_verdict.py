@@ -10,8 +10,6 @@ from fused_attention.bench import cases, records, verdict
 
 from tests.support.paths import ROOT
 
-pytestmark = pytest.mark.compiler
-
 SPEED = "times as fast as the fastest rival"
 PACKED = "the same, packed"
 PEAK = "share of the raw peak, dense, seq >= 512"
@@ -53,15 +51,14 @@ def test_the_worst_cell_comes_first_and_failing_ones_are_named():
     assert rows(cell(1.0, sdpa=2.0))[SPEED].holds
 
 
-def test_what_was_not_measured_does_not_hold():
-    found = rows(cell(1.0, sdpa=5.0))
-    assert not found[PACKED].values and not found[PACKED].holds
-    assert "| not measured " in verdict.markdown(list(found.values()))
-
-
-def test_packed_is_its_own_row():
-    found = rows(cell(1.0, packed=0.5, sdpa=2.0, mask="padding", seq=128))
-    assert (found[SPEED].values[0][0], found[PACKED].values[0][0]) == (2.0, 4.0)
+def test_packed_is_its_own_row_and_what_was_not_measured_does_not_hold():
+    judged = rows(cell(1.0, packed=0.5, sdpa=2.0, mask="padding", seq=128))
+    assert (judged[SPEED].values[0][0], judged[PACKED].values[0][0]) == (2.0, 4.0)
+    judged = rows(cell(1.0, sdpa=5.0))
+    assert not judged[PACKED].values and not judged[PACKED].holds
+    assert "| not measured " in verdict.markdown(list(judged.values()))
+    row = rows(cell(float("nan"), sdpa=2.0), cell(1.0, sdpa=9.0, seq=512))[SPEED]
+    assert not row.holds and row.values[0][0] != row.values[0][0]
 
 
 def test_masked_time_is_compared_with_its_share_of_dense_time():
@@ -90,11 +87,6 @@ def test_errors_and_peak():
     assert found[PEAK].failing == [(0.7, "float32 none, batch 1, seq 1024")] and len(found[PEAK].values) == 2
 
 
-def test_a_nan_fails():
-    row = rows(cell(float("nan"), sdpa=2.0), cell(1.0, sdpa=9.0, seq=512))[SPEED]
-    assert not row.holds and row.values[0][0] != row.values[0][0]
-
-
 def test_every_cell_of_the_grid_is_judged():
     grid = cases.grid(cases.BATCHES, 12, cases.SEQS, 64, list(cases.DTYPES), cases.MASKS)
     changes = [{name: case.params()[name] for name in ("batch", "seq", "dtype", "mask")} for case in grid]
@@ -105,19 +97,20 @@ def test_every_cell_of_the_grid_is_judged():
 
 
 def test_the_command_exits_by_the_verdict(capsys, tmp_path):
-    file = tmp_path / "out.jsonl"
-    about = {"environment": {"torch": "2.13.0"}}
-    file.write_text("".join(json.dumps(line) + "\n" for line in [about, *cell(1.0, sdpa=9.0)]))
-    assert bench.main(["--verdict", str(file)]) == 1
-    assert f"| {SPEED} " in capsys.readouterr().out
-    assert bench.main(["--verdict", str(tmp_path / "missing")]) == 1
-    assert "cannot be judged: [Errno 2]" in capsys.readouterr().err
-    (tmp_path / "other.txt").write_text("something else\n")
-    assert bench.main(["--verdict", str(tmp_path / "other.txt")]) == 1
-    assert "it holds no records of this benchmark" in capsys.readouterr().err
-    (tmp_path / "other.csv").write_text("something else\n")
-    assert bench.main(["--verdict", str(tmp_path / "other.csv")]) == 1
-    assert "it is no table of this benchmark" in capsys.readouterr().err
+    (tmp_path / "out.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in [{"environment": {"torch": "2.13.0"}}, *cell(1.0, sdpa=9.0)])
+    )
+    for name in ("other.txt", "other.csv"):
+        (tmp_path / name).write_text("something else\n")
+    for name, message in (
+        ("out.jsonl", f"| {SPEED} "),
+        ("missing", "cannot be judged: [Errno 2]"),
+        ("other.txt", "it holds no records of this benchmark"),
+        ("other.csv", "it is no table of this benchmark"),
+    ):
+        assert bench.main(["--verdict", str(tmp_path / name)]) == 1
+        captured = capsys.readouterr()
+        assert message in (captured.out if name == "out.jsonl" else captured.err)
 
 
 def test_the_compact_table_gives_the_same_verdict(capsys, tmp_path):

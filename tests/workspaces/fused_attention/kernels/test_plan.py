@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.compiler
-
 many = settings(max_examples=150)
 
 AVX512, AVX2 = (8, 4, 2), (2, 0, 0)

@@ -11,12 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.compiler
-
-# The first example may wait for a compile.
 many = settings(max_examples=150)
-
-SKIP, PARTIAL, FULL = 0, 1, 2
 
 
 def pointer(array):
@@ -30,48 +25,38 @@ def portable(compile_cpp):
     return library
 
 
-def interesting_floats():
-    """Every float with one of 2^20 patterns in its upper bits, plus all halfway cases of binary16."""
-    upper = (np.arange(2**20, dtype=np.uint32) << 12).view(np.float32)
-    halves = np.arange(0x7C00, dtype=np.uint16).view(np.float16).astype(np.float32)
-    halfway = (halves[1:] + halves[:-1]) / 2
-    return np.concatenate([upper, halfway, np.nextafter(halfway, 1e9, dtype=np.float32), -halfway])
-
-
 def same(a, b):
-    return np.array_equal(a, b, equal_nan=True) and np.array_equal(
-        np.signbit(a)[~np.isnan(a)], np.signbit(b)[~np.isnan(b)]
-    )
+    """Equal bit by bit, except for the bits of NaN."""
+    a, b = (np.asarray(x, dtype=np.float32) for x in (a, b))
+    signs = (np.signbit(x)[~np.isnan(x)] for x in (a, b))
+    return np.array_equal(a, b, equal_nan=True) and np.array_equal(*signs)
 
 
-def test_every_half_becomes_its_float(portable):
-    halves = np.arange(2**16, dtype=np.uint16)
-    floats = np.empty(2**16, dtype=np.float32)
-    portable.floats_from_halves(pointer(halves), pointer(floats), ctypes.c_int64(2**16))
-    assert same(floats, halves.view(np.float16).astype(np.float32))
+def half_of(bits):
+    return bits.view(np.float16).astype(np.float32)
 
 
-def test_every_bfloat_becomes_its_float(portable):
-    bfloats = np.arange(2**16, dtype=np.uint16)
-    floats = np.empty(2**16, dtype=np.float32)
-    portable.floats_from_bfloats(pointer(bfloats), pointer(floats), ctypes.c_int64(2**16))
-    assert same(floats, torch.from_numpy(bfloats.view(np.int16)).view(torch.bfloat16).float().numpy())
+def bfloat_of(bits):
+    return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16).float().numpy()
 
 
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")
-def test_floats_round_to_halves(portable):
-    floats = interesting_floats()
-    halves = np.empty(len(floats), dtype=np.uint16)
-    portable.halves_from_floats(pointer(floats), pointer(halves), ctypes.c_int64(len(floats)))
-    assert same(halves.view(np.float16), floats.astype(np.float16))
+@pytest.mark.parametrize(("name", "float_of"), [("halves", half_of), ("bfloats", bfloat_of)])
+def test_conversions(portable, name, float_of):
+    """Of every 16-bit number; of floats with 2^20 patterns in their upper bits and all halfway cases of binary16."""
+    numbers = np.arange(2**16, dtype=np.uint16)
+    floats = np.empty(2**16, dtype=np.float32)
+    getattr(portable, f"floats_from_{name}")(pointer(numbers), pointer(floats), ctypes.c_int64(2**16))
+    assert same(floats, float_of(numbers))
 
-
-def test_floats_round_to_bfloats(portable):
-    floats = interesting_floats()
-    bfloats = np.empty(len(floats), dtype=np.uint16)
-    portable.bfloats_from_floats(pointer(floats), pointer(bfloats), ctypes.c_int64(len(floats)))
-    rounded = torch.from_numpy(bfloats.view(np.int16)).view(torch.bfloat16).float().numpy()
-    assert same(rounded, torch.from_numpy(floats).bfloat16().float().numpy())
+    upper = (np.arange(2**20, dtype=np.uint32) << 12).view(np.float32)
+    halves = half_of(np.arange(0x7C00, dtype=np.uint16))
+    halfway = (halves[1:] + halves[:-1]) / 2
+    floats = np.concatenate([upper, halfway, np.nextafter(halfway, 1e9, dtype=np.float32), -halfway])
+    numbers = np.empty(len(floats), dtype=np.uint16)
+    getattr(portable, f"{name}_from_floats")(pointer(floats), pointer(numbers), ctypes.c_int64(len(floats)))
+    rounded = floats.astype(np.float16) if name == "halves" else torch.from_numpy(floats).bfloat16().float()
+    assert same(float_of(numbers), rounded)
 
 
 @many

@@ -8,34 +8,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from fused_attention.mask_program import UNBOUNDED, assemble, both, inverse, key_residue
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytestmark = pytest.mark.compiler
-
-# The first example may wait for a compile.
-many = settings(max_examples=400)
-
 ALL, BAND, RESIDUE, KEY_RESIDUE, SAME_BLOCK, KEY_RANGE, ROW_RANGE, KEY_SET, ROW_SET = range(9)
 KEY_BELOW, ROW_BELOW, ROW_INTERVAL, BLOCK_TABLE, AND, OR, NOT = range(9, 16)
-UNBOUNDED = 2**40
 BATCH = 3
 
 
-def int64s(array):
-    return array.ctypes.data_as(ctypes.POINTER(ctypes.c_int64))
-
-
-def assemble(instructions, data=(), instruction_of_data=()):
-    """A program as a tensor of words; `data[i]` is placed behind and its offset put in instruction_of_data[i]'s a."""
-    instructions = [list(instruction) for instruction in instructions]
-    tables = []
-    offset = 2 + 4 * len(instructions)
-    for table, at in zip(data, instruction_of_data, strict=True):
-        instructions[at][1] = offset
-        tables += table
-        offset += len(table)
-    return np.array([1, len(instructions), *(x for i in instructions for x in i), *tables], dtype=np.int64)
+def int64s(program):
+    return np.array(program, dtype=np.int64).ctypes.data_as(ctypes.POINTER(ctypes.c_int64))
 
 
 @pytest.fixture(scope="session")
@@ -43,113 +26,106 @@ def library(compile_cpp):
     return compile_cpp("structure_programs.cpp")
 
 
-def words(function, program, batch, row, rows, k_len, with_residues):
-    # Not zero, so that a word left alone is seen.
-    out = np.full((rows, (k_len + 63) // 64), 0xAAAA5555AAAA5555, dtype=np.uint64)
-    sizes = map(ctypes.c_int64, (batch, row, rows, k_len))
-    function(int64s(program), *sizes, int(with_residues), out.ctypes.data_as(ctypes.c_void_p))
-    return out
+@pytest.fixture(scope="session")
+def assert_evaluated(library):
+    """Compares the evaluation of rows with their definition. Returns the words of each row."""
+
+    def compare(program, batch, row, rows, k_len, with_residues):
+        results = []
+        for function in (library.evaluate, library.evaluate_by_definition):
+            # Not zero, so that a word left alone is seen.
+            out = np.full((rows, (k_len + 63) // 64), 0xAAAA5555AAAA5555, dtype=np.uint64)
+            sizes = map(ctypes.c_int64, (batch, row, rows, k_len))
+            function(int64s(program), *sizes, int(with_residues), out.ctypes.data_as(ctypes.c_void_p))
+            results.append(out)
+        np.testing.assert_array_equal(*results)
+        return results[0]
+
+    return compare
 
 
-def error_of(library, program, batch=1, q_len=1, k_len=1):
-    text = ctypes.create_string_buffer(1000)
-    program = np.array(program, dtype=np.int64)
-    library.check(int64s(program), *map(ctypes.c_int64, (len(program), batch, q_len, k_len)), text, 1000)
-    return text.value.decode()
+@pytest.fixture(scope="session")
+def error_of(library):
+    def check(program, batch=1, q_len=1, k_len=1):
+        text = ctypes.create_string_buffer(1000)
+        sizes = map(ctypes.c_int64, (len(program), batch, q_len, k_len))
+        library.check(int64s(program), *sizes, text, 1000)
+        return text.value.decode()
 
-
-def signed(word):
-    return word - 2**64 if word >= 2**63 else word
+    return check
 
 
 @st.composite
 def operands(draw, q_len, k_len):
-    """One instruction and its data. Sizes straddle the lengths, so that edges lie in, on and beyond them."""
+    """One instruction with its table. Sizes straddle the lengths, so that edges lie in, on and beyond them."""
     around = st.integers(-k_len - 70, k_len + 70) | st.sampled_from([-UNBOUNDED, UNBOUNDED])
     step = st.integers(1, 10) | st.integers(1, k_len + 200) | st.sampled_from([32, 63, 64, 65, 128, UNBOUNDED])
-    bits = st.integers(0, 2**64 - 1) | st.sampled_from([0, 2**64 - 1, 2**63, 1])
+    words = st.integers(-(2**63), 2**63 - 1) | st.sampled_from([0, -1, -(2**63), 1])
     batch = draw(st.sampled_from([1, BATCH]))
+    generator = np.random.default_rng(draw(st.integers(0, 2**32)))
     op = draw(st.integers(ALL, BLOCK_TABLE))
     if op in (BAND, KEY_RANGE, ROW_RANGE):
-        return (op, draw(around), draw(around), 0), None
+        return op, draw(around), draw(around), 0, None
     if op == RESIDUE:
-        return (op, draw(step), draw(around), 0), None
+        return op, draw(step), draw(around), 0, None
     if op == KEY_RESIDUE:
         size = draw(step)
-        return (op, size, draw(st.integers(-2, min(size, k_len))), draw(st.integers(-2, size + 2))), None
+        return op, size, draw(st.integers(-2, min(size, k_len))), draw(st.integers(-2, size + 2)), None
     if op == SAME_BLOCK:
-        return (op, draw(step), 0, 0), None
+        return op, draw(step), 0, 0, None
     if op in (KEY_SET, ROW_SET):
         count = draw(st.integers(0, k_len + 70))
         size = (count + 63) // 64
-        return (op, 0, count, 0), [signed(word) for word in draw(st.lists(bits, min_size=size, max_size=size))]
+        return op, 0, count, 0, tuple(draw(st.lists(words, min_size=size, max_size=size)))
     if op in (KEY_BELOW, ROW_BELOW):
-        return (op, 0, batch, 0), draw(st.lists(around, min_size=batch, max_size=batch))
+        return op, 0, batch, 0, tuple(draw(st.lists(around, min_size=batch, max_size=batch)))
     if op == ROW_INTERVAL:
-        generator = np.random.default_rng(draw(st.integers(0, 2**32)))
         rows = max(0, q_len + draw(st.integers(-40, 20)))
-        return (op, 0, batch, rows), generator.integers(-9, k_len + 9, 2 * batch * rows).tolist()
+        return op, 0, batch, rows, tuple(generator.integers(-9, k_len + 9, 2 * batch * rows).tolist())
     if op == BLOCK_TABLE:
         block = draw(step)
         rows, keys = -(-q_len // block), -(-k_len // block) + draw(st.integers(0, 70))
-        generator = np.random.default_rng(draw(st.integers(0, 2**32)))
         table = generator.integers(-(2**63), 2**63, rows * -(-keys // 64), dtype=np.int64)
-        return (op, 0, block, keys), (table | -draw(st.integers(0, 1))).tolist()
-    return (op, 0, 0, 0), None
+        return op, 0, block, keys, tuple((table | -draw(st.integers(0, 1))).tolist())
+    return op, 0, 0, 0, None
 
 
 @st.composite
 def programs(draw, q_len, k_len):
     """A program of up to eight operands, in postfix order."""
-    instructions, data, at = [], [], []
-    depth = 0
+    code, depth = [], 0
     for _ in range(draw(st.integers(1, 8))):
-        instruction, table = draw(operands(q_len, k_len))
-        if table is not None:
-            data.append(table)
-            at.append(len(instructions))
-        instructions.append(instruction)
+        code.append(draw(operands(q_len, k_len)))
         depth += 1
         for op in draw(st.lists(st.sampled_from([AND, OR, NOT]), max_size=3)):
             if depth > 1 or op == NOT:
-                instructions.append((op, 0, 0, 0))
+                code.append((op, 0, 0, 0, None))
                 depth -= op != NOT
-    instructions += [(draw(st.sampled_from([AND, OR])), 0, 0, 0) for _ in range(depth - 1)]
-    return assemble(instructions, data, at)
+    code += [(draw(st.sampled_from([AND, OR])), 0, 0, 0, None) for _ in range(depth - 1)]
+    return assemble(tuple(code)).tolist()
 
 
-@many
+@settings(max_examples=300)
 @given(data=st.data(), row=st.integers(0, 200), rows=st.integers(1, 150), k_len=st.integers(1, 300))
-def test_evaluation_is_the_definition(library, data, row, rows, k_len):
+def test_evaluation_is_the_definition(assert_evaluated, error_of, data, row, rows, k_len):
     program = data.draw(programs(row + rows, k_len))
-    batch, with_residues = data.draw(st.integers(0, BATCH - 1)), data.draw(st.booleans())
-    assert error_of(library, program, BATCH, row + rows, k_len) == ""
-    found, expected = (
-        words(function, program, batch, row, rows, k_len, with_residues)
-        for function in (library.evaluate, library.evaluate_by_definition)
-    )
-    np.testing.assert_array_equal(found, expected)
+    assert error_of(program, BATCH, row + rows, k_len) == ""
+    assert_evaluated(program, data.draw(st.integers(0, BATCH - 1)), row, rows, k_len, data.draw(st.booleans()))
 
 
 @settings(max_examples=40)
 @given(data=st.data(), row=st.integers(0, 40000), rows=st.integers(1, 4), k_len=st.integers(32000, 40000))
-def test_rows_longer_than_a_panel(library, data, row, rows, k_len):
+def test_rows_longer_than_a_panel(assert_evaluated, data, row, rows, k_len):
     program = data.draw(programs(row + rows, k_len))
-    sizes = (data.draw(st.integers(0, BATCH - 1)), row, rows, k_len, True)
-    found, expected = (words(f, program, *sizes) for f in (library.evaluate, library.evaluate_by_definition))
-    np.testing.assert_array_equal(found, expected)
+    assert_evaluated(program, data.draw(st.integers(0, BATCH - 1)), row, rows, k_len, True)
 
 
-def test_what_all_rows_share_in_several_panels(library):
+def test_what_all_rows_share_in_several_panels(assert_evaluated):
     """Sets and residues of keys are made once for a panel's keys, and anew for the next ones."""
-    instructions = [(KEY_RESIDUE, 7, 2, 4), (KEY_SET, 0, 40000, 0), (NOT, 0, 0, 0), (AND, 0, 0, 0)]
-    table = np.random.default_rng(3).integers(-(2**63), 2**63, 625, dtype=np.int64).tolist()
-    for program in (assemble(instructions, [table], [1]), assemble(instructions[:1])):
-        found, expected = (
-            words(function, program, 0, 5, 3, 40000, True)
-            for function in (library.evaluate, library.evaluate_by_definition)
-        )
-        np.testing.assert_array_equal(found, expected)
+    table = tuple(np.random.default_rng(3).integers(-(2**63), 2**63, 625, dtype=np.int64).tolist())
+    residues, keys = key_residue(7, 2, 4), ((KEY_SET, 0, 40000, 0, table),)
+    for code in (residues, both(residues, inverse(keys))):
+        assert_evaluated(assemble(code).tolist(), 0, 5, 3, 40000, True)
 
 
 HUGE = 2**62
@@ -187,8 +163,8 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("instruction", "message", "lengths"), REFUSED)
-def test_instructions_that_are_refused(library, instruction, message, lengths):
-    text = error_of(library, [1, 1, *instruction], *lengths)
+def test_instructions_that_are_refused(error_of, instruction, message, lengths):
+    text = error_of([1, 1, *instruction], *lengths)
     assert text.startswith("structure")
     assert message in text
 
@@ -203,19 +179,19 @@ def test_instructions_that_are_refused(library, instruction, message, lengths):
         ([1, -1, ALL, 0, 0, 0], "-1 instructions"),
         ([1, 2, ALL, 0, 0, 0, ALL, 0, 0], "2 instructions"),
         ([1, 2**62, ALL, 0, 0, 0], "instructions"),
-        (assemble([(ALL, 0, 0, 0)] * 2), "leaves 2 operands"),
-        (assemble([(ALL, 0, 0, 0)] * 17 + [(AND, 0, 0, 0)] * 16), "at most 16"),
-        (assemble([(ALL, 0, 0, 0), (AND, 0, 0, 0)]), "finds 1 operands; it takes 2"),
+        ([1, 2, *[ALL, 0, 0, 0] * 2], "leaves 2 operands"),
+        ([1, 33, *[ALL, 0, 0, 0] * 17, *[AND, 0, 0, 0] * 16], "at most 16"),
+        ([1, 2, ALL, 0, 0, 0, AND, 0, 0, 0], "finds 1 operands; it takes 2"),
     ],
 )
-def test_programs_that_are_refused(library, program, message):
-    assert message in error_of(library, program)
+def test_programs_that_are_refused(error_of, program, message):
+    assert message in error_of(program)
 
 
-def test_deepest_program(library):
-    program = assemble([(ALL, 0, 0, 0)] * 16 + [(AND, 0, 0, 0)] * 15)
-    assert error_of(library, program) == ""
-    assert words(library.evaluate, program, 0, 0, 1, 3, True).tolist() == [[7]]
+def test_deepest_program(assert_evaluated, error_of):
+    program = [1, 31, *[ALL, 0, 0, 0] * 16, *[AND, 0, 0, 0] * 15]
+    assert error_of(program) == ""
+    assert assert_evaluated(program, 0, 0, 1, 3, True).tolist() == [[7]]
 
 
 def any_program(generator, batch):

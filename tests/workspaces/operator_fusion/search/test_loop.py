@@ -90,24 +90,15 @@ def test_a_stopped_search_goes_on_without_measuring_again(name: str, tmp_path: P
     assert len(made_up.asked) == len(set(made_up.asked))
     assert result.measured == len(made_up.asked) - before
     assert len(result.chosen) == (EXACT_BUDGET if name == "exact" else 40)
+    # Stored measurements count for the budget.
+    again = search(STRATEGIES[name](2), made_up.measure, Store(path, {"seq": 1}), 40)
+    assert (again.measured, again.chosen) == (0, result.chosen)
 
 
-def test_stored_measurements_count_for_the_budget():
-    made_up, store = MadeUp(), Store(None, {})
-    first = search(STRATEGIES["random"](0), made_up.measure, store, 20)
-    again = search(STRATEGIES["random"](0), made_up.measure, store, 20)
-    assert again.measured == 0
-    assert again.chosen == first.chosen
-
-
-def test_random_ends_when_all_plans_are_proposed():
+def test_random_proposes_each_code_once():
+    proposed = STRATEGIES["random"](0).propose(2000)
+    assert all(isinstance(plan, Plan) and plan.as_run() == plan for plan in proposed)
     strategy = STRATEGIES["random"](0)
     proposed = strategy.propose(20_000)
     assert len(set(proposed)) == len(proposed) == 16_640
     assert strategy.propose(1) == []
-
-
-def test_random_draws_no_code_twice():
-    proposed = STRATEGIES["random"](0).propose(2000)
-    assert len(set(proposed)) == 2000
-    assert all(isinstance(plan, Plan) and plan.as_run() == plan for plan in proposed)
