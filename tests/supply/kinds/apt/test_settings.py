@@ -8,7 +8,14 @@ import pytest
 
 from reprokit.config import Configuration, MirrorEntry
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.apt.settings import AptSettings, mirrors_of, proxies_of, read_settings
+from reprokit.supply.kinds.apt.settings import (
+    AptSettings,
+    mirrors_of,
+    proxies_of,
+    read_settings,
+    remember_archive,
+    remembered,
+)
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
@@ -31,7 +38,8 @@ Suites: bookworm-security
 """
 
 
-def test_mirrors_of_both_formats():
+def test_mirrors_of_both_formats(tmp_path: Path):
+    assert read_settings(tmp_path).mirrors == {}  # a host without apt
     assert mirrors_of([ONE_LINE, DEB822]) == {
         "debian": "https://mirror.test/pub/debian",
         "debian-security": "http://mirror.test/debian-security",
@@ -45,10 +53,6 @@ def test_proxies():
     )
     assert (settings.proxy("far.test"), settings.proxy("near.test")) == ("http://p:1", None)
     assert AptSettings().proxy("far.test") is None
-
-
-def test_a_host_without_apt(tmp_path: Path):
-    assert read_settings(tmp_path).mirrors == {}
 
 
 @pytest.mark.slow
@@ -87,3 +91,11 @@ def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
         )
         assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
         assert ask(gateway, "http://archive.invalid/other")[0].status == 502
+
+
+def test_the_latest_address_comes_first_and_holds_no_credentials(store: Store):
+    assert remembered(store, "debian") == ()
+    for base in ("http://one.test/debian/", "http://me:secret@two.test/debian", "http://one.test/debian"):
+        remember_archive(store, "debian", base)
+    assert remembered(store, "debian") == ("http://one.test/debian", "http://two.test/debian")
+    assert remembered(store, "ubuntu") == ()
