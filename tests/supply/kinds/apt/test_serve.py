@@ -124,11 +124,9 @@ def test_the_same_packages_are_the_same_archive_and_opened_once(
     assert served.arguments() == other_way_round.arguments()
     fewer = ServedSet(apt=served.of("apt")[1:])
     assert fewer.arguments()["REPROKIT_APT"] != served.arguments()["REPROKIT_APT"]
-    with (
-        pytest.raises(SourceError, match=r"^app 1:2\.0\+b1 is not in the store$"),
-        Gateway(Store(tmp_path / "x"), served),
-    ):
+    with pytest.raises(SourceError) as caught, Gateway(Store(tmp_path / "empty"), served):
         pass
+    assert caught.value.message in {f"{p.name} {p.version} is not in the store" for p in served.of("apt")}
 
 
 def test_no_packages_at_all(store: Store):
