@@ -46,49 +46,42 @@ def packages(tmp_path: Path, store: Store) -> tuple[CondaPackage, ...]:
     return tuple(stored(file, store) for file in files)
 
 
-def test_an_environment_is_linked_for_its_place_and_tells_nothing_of_this_host(store: Store, packages, tmp_path: Path):
+def test_an_environment_is_linked_for_its_place_and_tells_nothing_of_this_host(
+    store: Store, packages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(sys.modules, "rattler", None)  # it needs no solver
     path = environment(packages, store)
     content = path.read_bytes()
     assert str(tmp_path).encode() not in content
     with tarfile.open(fileobj=io.BytesIO(content)) as tar:
         assert tar.extractfile("bin/tool-kit").read() == b"#!/bin/sh\necho tool-kit 1.0 in /opt/conda\n"
-        known = json.loads(tar.extractfile("conda-meta/lib-1.5-h0_0.json").read())
-        assert known["url"] == "conda-forge/noarch/lib-1.5-h0_0.tar.bz2"
+        record = json.loads(tar.extractfile("conda-meta/lib-1.5-h0_0.json").read())
+        assert record["url"] == "conda-forge/noarch/lib-1.5-h0_0.tar.bz2"
         assert all(member.uid == 0 and member.mode & 0o444 == 0o444 for member in tar)
         assert tar.getmember("bin/lib").mode & 0o111 == 0o111
-
-
-def test_the_same_packages_are_the_same_bytes_and_made_once(store: Store, packages, tmp_path: Path):
-    first = environment(packages, store)
-    content = first.read_bytes()
-    first.unlink()
-    again = environment(tuple(reversed(packages)), store)
-    assert again == first and again.read_bytes() == content
+    # The same packages are the same bytes, and made once.
+    path.unlink()
+    assert environment(tuple(reversed(packages)), store) == path and path.read_bytes() == content
     for package in packages:
         store.path(package.sha256).unlink()
-    assert environment(packages, store) == first
-
-
-def test_it_needs_no_solver(store: Store, packages, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "rattler", None)
-    assert environment(packages, store).exists()
+    assert environment(packages, store) == path
 
 
 def test_it_is_served_for_its_packages_only(store: Store, packages):
+    elsewhere = "http://conda.reprokit.invalid/0123456789abcdef/environment.tar"
     with Gateway(store, ServedSet(conda=packages)) as gateway:
-        address = gateway.inputs.arguments()["REPROKIT_CONDA"]
-        answer, body = ask(gateway, f"{address}environment.tar")
-        assert answer.status == 200 and body == environment(packages, store).read_bytes()
-        assert ask(gateway, "http://conda.reprokit.invalid/0123456789abcdef/environment.tar")[0].status == 404
+        address = f"{gateway.inputs.arguments()['REPROKIT_CONDA']}environment.tar"
+        answer, body = ask(gateway, address)
+        made = environment(packages, store)
+        assert answer.status == 200 and body == made.read_bytes()
+        assert ask(gateway, elsewhere)[0].status == 404
+        made.unlink()
+        store.path(packages[0].sha256).write_bytes(b"no package")
+    with Gateway(store, ServedSet(conda=packages)) as gateway:
+        answer, body = ask(gateway, address)
+        assert answer.status == 500 and b"cannot be linked" in body
     with Gateway(store, ServedSet()) as gateway:
-        assert ask(gateway, "http://conda.reprokit.invalid/0123456789abcdef/environment.tar")[0].status == 404
-
-
-def test_a_package_that_is_none_is_named(store: Store, packages):
-    store.path(packages[0].sha256).write_bytes(b"no package")
-    with Gateway(store, ServedSet(conda=packages)) as gateway:
-        answer, body = ask(gateway, f"{gateway.inputs.arguments()['REPROKIT_CONDA']}environment.tar")
-    assert answer.status == 500 and b"cannot be linked" in body
+        assert ask(gateway, elsewhere)[0].status == 404
 
 
 RECIPE = {
