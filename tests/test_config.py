@@ -45,11 +45,8 @@ def test_variables_come_before_the_file_and_the_file_before_its_presets(file: Pa
     assert found.fetch == Fetch(parallel=3, stall=10, slowest=16384)
 
 
-def test_no_file_and_no_variable_say_nothing(tmp_path: Path):
+def test_no_file_or_an_empty_one_and_no_variable_say_nothing(file: Path, tmp_path: Path):
     assert load(tmp_path / "none.yaml", {}).entries == ()
-
-
-def test_an_empty_file_says_nothing(file: Path):
     file.write_text("# all as it comes\n")
     assert load(file, {}).entries == ()
 
@@ -87,9 +84,6 @@ def test_a_wrong_variable_is_named_and_its_password_is_not(file: Path):
     assert error.value.where == "$REPROKIT_FILES_MIRRORS"
     assert "did you mean path?" in error.value.message
     assert "secret" not in error.value.message
-
-
-def test_credentials_are_in_no_repr(file: Path):
     assert "secret" not in repr(load(file, {"REPROKIT_WHEELS_MIRRORS": "https://me:secret@m.test/simple"}))
 
 

@@ -21,8 +21,6 @@ from reprokit.supply.upkeep.collect import YOUNG_S
 from reprokit.supply.upkeep.verify import repair, verify
 from tests.support.stores import a_lock, overwrite, plain, put
 
-pytestmark = pytest.mark.slow
-
 CONTENT = st.sampled_from([b"a", b"bb", b"ccc", b"dddd", b"eeeee"])
 
 
@@ -100,9 +98,9 @@ class Sequences(RuleBasedStateMachine):
             return
         overwrite(path, 0, b"X")
         with self.store.alone():
-            found = verify(self.store)
-            assert [bad.path for bad in found.bad] == [path]
-            repair(self.store, found.bad)
+            bad = verify(self.store).bad
+            assert [each.path for each in bad] == [path]
+            repair(self.store, bad)
         self.held.discard(content)
         self.maybe.discard(content)
 
@@ -123,5 +121,5 @@ class Sequences(RuleBasedStateMachine):
             assert self.store.remembered("kind", key) == value
 
 
-TestSequences = Sequences.TestCase
+TestSequences = pytest.mark.slow(Sequences.TestCase)
 TestSequences.settings = settings(max_examples=25, stateful_step_count=20)
