@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
+from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
 from reprokit.recipe.start import starting_recipe
 
@@ -90,26 +93,21 @@ def test_a_git_address_is_https_and_a_commit_is_whole(load):
     assert recipe.variants["cpu"].sources[0].git == "https://github.com/a/b"
 
 
-def test_two_sources_of_one_name_are_named_where_the_second_stands(load):
+def test_errors_are_counted_and_placed(load):
     one = "{name: x, path: /x, git: https://github.com/a/b, commit: '" + "0" * 40 + "'}"
     with pytest.raises(UsageError, match="called 'x'") as caught:
         load(f"variants:\n  cpu:\n    base: debian:12\n    sources:\n      - {one}\n      - {one}")
     assert caught.value.where == "paper.yaml:8"
-
-
-def test_an_option_of_a_block_gives_one_message(load):
     with pytest.raises(UsageError) as caught:
         load("variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: 1.5}}]")
     assert "also" not in caught.value.message
-
-
-def test_several_errors_are_told_at_once(load):
     with pytest.raises(UsageError) as caught:
         load("variants:\n  cpu:\n    base: debian:12\n    wheel: []\n    ports: [0]")
     assert caught.value.message.count("also paper.yaml:") == 1
-
-
-def test_a_name_that_is_not_its_file(load):
+    # An inherited error is where the parent wrote it.
+    with pytest.raises(UsageError) as caught:
+        load("variants:\n  b: {extends: a}\n  a:\n    base: debian:12\n    pins: {gcc: 12}")
+    assert caught.value.where == "paper.yaml:7"
     with pytest.raises(UsageError, match="is named 'paper'"):
         load("variants: {cpu: {base: debian:12}}", name="other")
 
@@ -148,12 +146,6 @@ def test_extends_merges_mappings_and_replaces_lists(load):
     assert b.pins == {"gcc": "11"} and b.apt == ["ninja-build"] and b.env == {"X": "1"} and b.base == "debian:12"
     assert c.pins == {"gcc": "11"} and c.base == "debian:11"
     assert (c.requires.memory, c.requires.disk) == (4 * 1024**3, 10**9)
-
-
-def test_an_inherited_error_stands_where_the_parent_wrote_it(load):
-    with pytest.raises(UsageError) as caught:
-        load("variants:\n  b: {extends: a}\n  a:\n    base: debian:12\n    pins: {gcc: 12}")
-    assert caught.value.where == "paper.yaml:7"
 
 
 CLAIMS = """\
@@ -214,8 +206,19 @@ def test_what_is_no_recipe_at_all(tmp_path, raw):
     with pytest.raises(UsageError) as caught:
         load_file(file)
     assert str(file) in caught.value.where
-
-
-def test_a_folder_is_no_recipe(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read the recipe: Is a directory$"):
         load_file(tmp_path)
+
+
+SHIPPED = recipe_files()["fused-attention"].read_text()
+YAML = st.text() | st.text(alphabet=st.sampled_from("ab: -[]{}&*!|>'\"#%@`,?\n\t0.~<="))
+PIECES = st.tuples(st.integers(0, len(SHIPPED)), st.integers(0, 30), st.text(max_size=8))
+
+
+@settings(max_examples=80)
+@given(YAML | PIECES.map(lambda piece: SHIPPED[: piece[0]] + piece[2] + SHIPPED[piece[0] + piece[1] :]))
+def test_any_text_is_a_recipe_or_an_error_that_names_the_file(text):
+    try:
+        load_text(text, "paper.yaml", "fused-attention")
+    except UsageError as error:
+        assert error.where.startswith("paper.yaml") and error.message
