@@ -212,9 +212,7 @@ def test_an_address_that_nobody_listens_at_is_passed_over(fetch: Fetch, server: 
 
 SMALL = DATA[:300_000]
 behaviours = st.one_of(
-    st.sampled_from(
-        [whole(SMALL), reply(200, SMALL), status(404), status(416), status(503), whole(b"page")],
-    ),
+    st.sampled_from([whole(SMALL), reply(200, SMALL), status(404), status(416), status(503), whole(b"page")]),
     st.builds(cut, st.just(SMALL), st.integers(0, len(SMALL)), st.sampled_from(["close", "reset"])),
     st.builds(
         reply,
