@@ -36,15 +36,13 @@ def test_the_current_folder_comes_first_and_gives_the_default_names(tmp_path, mo
     assert {"extra", "faith", "featgraph"} <= set(find.recipe_names()) and "extra.lock" not in find.recipe_names()
 
 
-@pytest.mark.parametrize(
-    ("name", "labels"),
-    [
-        ("taco", ["taco:cpu", "taco:cuda-debian"]),
-        ("taco:as-published", ["taco:as-published"]),  # a historic variant is meant only by its own name
-    ],
-)
-def test_current_targets(name: str, labels: list[str]):
-    assert [target.label for target in find.current_targets([name])] == labels
+def test_the_variants_that_a_name_means():
+    assert find.target("featgraph").label == "featgraph:cpu"
+    names = ("cpu", "cuda-debian", "cuda", "as-published")
+    assert [t.label for t in find.targets("featgraph")] == [f"featgraph:{name}" for name in names]
+    # A historic variant is meant only by its own name.
+    assert [t.label for t in find.current_targets(["taco"])] == ["taco:cpu", "taco:cuda-debian"]
+    assert [t.label for t in find.current_targets(["taco:as-published"])] == ["taco:as-published"]
 
 
 def test_a_misspelt_name_names_the_right_one():
@@ -55,16 +53,6 @@ def test_a_misspelt_name_names_the_right_one():
     with pytest.raises(UsageError, match=r"no variant 'cude'; did you mean cuda\?") as caught:
         find.target("featgraph:cude")
     assert "cuda-debian" in caught.value.hint
-
-
-def test_a_name_alone_means_the_default_variant_or_all():
-    assert find.target("featgraph").label == "featgraph:cpu"
-    assert [t.label for t in find.targets("featgraph")] == [
-        "featgraph:cpu",
-        "featgraph:cuda-debian",
-        "featgraph:cuda",
-        "featgraph:as-published",
-    ]
 
 
 def test_a_recipe_by_the_path_of_its_file(tmp_path, monkeypatch):

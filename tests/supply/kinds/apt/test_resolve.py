@@ -13,23 +13,17 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.render import template_environment
 from reprokit.recipe.blocks import templates
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt import resolve
 from reprokit.supply.kinds.apt.container import WITHOUT_VENDOR, BaseApt, CommandResult
 from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
 from reprokit.supply.kinds.apt.resolve import lock_apt, moved_apt
 from reprokit.supply.kinds.kind import Moved, Tools
 from reprokit.supply.lock.model import AptPackage
-from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.policy import locked as refusing
-from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.apt_archive import Archive
 from tests.support.fetching import local_mirrors
-from tests.support.names import unique
 
 in_one_worker = pytest.mark.xdist_group("apt-lock")
 EARLY, LATE = "Sat, 05 Sep 2026 09:31:36 UTC", "Fri, 20 Nov 2026 02:12:41 UTC"
@@ -43,22 +37,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 
 @pytest.fixture(scope="module")
-def base(engine: Engine, bookworm, served: Archive) -> Iterator[BaseImage]:
+def base(engine: Engine, images, bookworm, served: Archive) -> BaseImage:
     """Debian 12 whose apt has the local archive, and a vendor's that does not answer."""
-    script = (
-        f"echo 'deb [trusted=yes] {served.url} bookworm main' >/etc/apt/sources.list;"
-        "echo 'deb [trusted=yes] http://127.0.0.1:9/cuda ./' >/etc/apt/sources.list.d/cuda-ubuntu.list"
-    )
-    name = unique("apt")
-    container = engine.create_container(name, {"Image": bookworm.base.name, "Cmd": ["sh", "-c", script]})
-    try:
-        engine.start(container)
-        list(engine.logs(container, follow=True))
-        image = engine.commit(container, name, "1")
-    finally:
-        engine.remove(container, force=True)
-    yield BaseImage("nvidia/cuda:1", f"{name}:1", image, "engine")
-    engine.remove_image(f"{name}:1", force=True)
+    sources = {
+        "etc/apt/sources.list": f"deb [trusted=yes] {served.url} bookworm main\n".encode(),
+        "etc/apt/sources.list.d/cuda-ubuntu.list": b"deb [trusted=yes] http://127.0.0.1:9/cuda ./\n",
+    }
+    image = images.on(bookworm.base.name, "apt", [sources])
+    return BaseImage("nvidia/cuda:1", image, engine.image(image)["Id"], "engine")
 
 
 @pytest.fixture
@@ -225,38 +211,6 @@ def test_what_moved_and_what_takes_the_place_of_what_was_dropped(engine, base, a
     packages, as_of = lock_apt(installs, tools(engine, base, store))
     assert [(p.name, p.version) for p in packages] == [("app", "1.1"), ("lib", "1.0+deb12u1")]
     assert as_of == "20261120T021241Z"
-
-
-@pytest.mark.long
-def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monkeypatch):
-    """Resolve, fetch, and install with the lines of a block; the gateway passes nothing on."""
-    install = AptInstall("base", ("ca-certificates",))
-    packages, as_of = lock_apt([install], tools(engine, bookworm.base, bookworm.store))
-    assert {"ca-certificates", "openssl"} <= {p.name for p in packages} and as_of > "20260101"
-    mirrors = Mirrors(bookworm.store)
-    fetch_all([p.locked_input(as_of) for p in packages], mirrors)
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    locked = ServedSet({"apt": ("base",)}, apt=packages)
-    with Gateway(bookworm.store, locked, refusing("debian:12")) as gateway:
-        environment = {**gateway.build_arguments(), **locked.arguments()}
-        template = template_environment().from_string('{{ ["ca-certificates"]|apt_install }}')  # as a block writes it
-        lines = template.render(installs=[], block="base", python="python3.11").replace("; \\\n", ";\n")
-        script = f"set -e\n{lines}\ndpkg-query -W ca-certificates openssl"
-        config = {
-            "Image": bookworm.base.name,
-            "Cmd": ["sh", "-c", script],
-            "Env": [f"{key}={value}" for key, value in environment.items()],
-            "HostConfig": {"NetworkMode": "host"},
-        }
-        container = engine.create_container(unique("apt"), config)
-        try:
-            engine.start(container)
-            shown = b"".join(engine.logs(container, follow=True)).decode()
-        finally:
-            engine.remove(container, force=True)
-    expected = {(p.name, p.version) for p in packages if p.name in ("ca-certificates", "openssl")}
-    assert {tuple(line.split("\t")) for line in shown.splitlines()[-2:]} == expected, shown
-    assert not gateway.hosts and not gateway.missing
 
 
 def test_nothing_is_resolved_for_nothing(store):

@@ -27,28 +27,32 @@ def pages(**texts: str):
     return get, asked
 
 
+def find(lookup: Lookup, *question: str) -> list[str]:
+    return list(lookup.find(*question))
+
+
 def test_html_relative_escaped_and_with_hash():
     quoted = FILE.replace("+", "%2B")
-    get, asked = pages(torch=f'<!DOCTYPE html><body><a href="../../whl/{quoted}#sha256={A}">x</a>')
+    based = f'<base href="https://files.test/d/"><a href="x.whl#sha256={B}">x</a><a href="y.whl">y</a>'
+    torch = f'<!DOCTYPE html><body><a href="../../whl/{quoted}#sha256={A}">x</a>'
+    get, asked = pages(torch=torch, p=based, **{"stable.html": '<a href="cu/x.whl">x</a>'})
     lookup = Lookup(get)
-    found = list(lookup.find("https://i.test/cu/simple/", "Torch", FILE, A))
-    assert found == [f"https://i.test/cu/whl/{quoted}"]
-    assert list(lookup.find("https://i.test/cu/simple", "torch", "other.whl", A)) == []
+    assert find(lookup, "https://i.test/cu/simple/", "Torch", FILE, A) == [f"https://i.test/cu/whl/{quoted}"]
+    assert find(lookup, "https://i.test/cu/simple", "torch", "other.whl", A) == []
     assert asked == ["https://i.test/cu/simple/torch/"]  # the page is asked for once
-
-
-def test_another_checksum_is_another_file_and_none_may_be_it():
-    body = f'<base href="https://files.test/d/"><a href="x.whl#sha256={B}">x</a><a href="y.whl">y</a>'
-    get, _ = pages(p=body)
-    assert list(Lookup(get).find("https://i.test", "p", "x.whl", A)) == []
-    assert list(Lookup(get).find("https://i.test", "p", "y.whl", A)) == ["https://files.test/d/y.whl"]
+    # Another checksum is another file, and none may be it.
+    assert find(lookup, "https://i.test", "p", "x.whl", A) == []
+    assert find(lookup, "https://i.test", "p", "y.whl", A) == ["https://files.test/d/y.whl"]
+    # A page of links is one page for all.
+    assert find(lookup, "https://i.test/whl/stable.html", "p", "x.whl", A) == ["https://i.test/whl/cu/x.whl"]
+    assert asked[-1] == "https://i.test/whl/stable.html"
 
 
 def test_json():
     files = [{"filename": "x.whl", "url": "/f/x.whl", "hashes": {"sha256": A}}, {"filename": "z.whl", "url": "z.whl"}]
     get, _ = pages(p=json.dumps({"meta": {"api-version": "1.1"}, "files": files}))
-    assert list(Lookup(get).find("https://i.test/simple", "P", "x.whl", A)) == ["https://i.test/f/x.whl"]
-    assert list(Lookup(get).find("https://i.test/simple", "P", "z.whl", A)) == ["https://i.test/simple/p/z.whl"]
+    assert find(Lookup(get), "https://i.test/simple", "P", "x.whl", A) == ["https://i.test/f/x.whl"]
+    assert find(Lookup(get), "https://i.test/simple", "P", "z.whl", A) == ["https://i.test/simple/p/z.whl"]
 
 
 def test_the_indexs_credentials_go_to_its_own_host_only():
@@ -69,18 +73,12 @@ def test_folders_of_files_and_of_pages(tmp_path: Path):
     (files / FILE).touch()
     (simple / "pkg" / "index.html").write_text(f'<a href="../../files/{FILE}#sha256={A}">x</a>')
     lookup = Lookup(get)
-    assert list(lookup.find(files.as_uri(), "torch", FILE, A)) == [(files / FILE).as_uri()]
-    assert list(lookup.find(simple.as_uri(), "pkg", FILE, A)) == [(files / FILE).as_uri().replace("%2B", "+")]
-    assert list(lookup.find(simple.as_uri(), "pkg", FILE, B)) == []
-    assert list(lookup.find(simple.as_uri(), "none", FILE, A)) == []
+    assert find(lookup, files.as_uri(), "torch", FILE, A) == [(files / FILE).as_uri()]
+    assert find(lookup, simple.as_uri(), "pkg", FILE, A) == [(files / FILE).as_uri().replace("%2B", "+")]
+    assert find(lookup, simple.as_uri(), "pkg", FILE, B) == []
+    assert find(lookup, simple.as_uri(), "none", FILE, A) == []
     assert (is_folder_of_files(files.as_uri()), is_folder_of_files(simple.as_uri())) == (True, False)
     assert not asked
-
-
-def test_a_page_of_links_is_one_page_for_all():
-    get, asked = pages(**{"stable.html": '<a href="cu/x.whl">x</a>'})
-    assert list(Lookup(get).find("https://i.test/whl/stable.html", "p", "x.whl", A)) == ["https://i.test/whl/cu/x.whl"]
-    assert asked == ["https://i.test/whl/stable.html"]
 
 
 def test_a_place_that_fails_is_the_callers_to_judge():
@@ -88,4 +86,4 @@ def test_a_place_that_fails_is_the_callers_to_judge():
         raise OSError("stalled")
 
     with pytest.raises(OSError, match="stalled"):
-        list(Lookup(get).find("https://i.test", "p", "x.whl", A))
+        find(Lookup(get), "https://i.test", "p", "x.whl", A)
