@@ -127,21 +127,6 @@ def test_a_tunnel_carries_bytes_both_ways(gateway: Gateway, upstream: Upstream):
     assert gateway.hosts == {f"127.0.0.1:{upstream.port}": 1}
 
 
-def test_the_policy_decides_and_the_name_is_recorded(store: Store, upstream: Upstream):
-    def policy(method: str, name: str) -> str | None:
-        return f"undeclared download: {name}" if method == "CONNECT" or name == "127.0.0.1" else None
-
-    with Gateway(store, ServedSet(), policy=policy) as gateway:
-        answer, body = ask(gateway, f"http://127.0.0.1:{upstream.port}/a")
-        assert (answer.status, body) == (403, b"reprokit gateway: undeclared download: 127.0.0.1\n")
-        with pytest.raises(OSError, match="403"):
-            connection = connect(gateway)
-            connection.set_tunnel("secret.test", 443, authorization(gateway))
-            connection.request("GET", "/")
-        assert dict(gateway.hosts) == {"127.0.0.1": 1, "secret.test:443": 1}
-    assert not upstream.requests
-
-
 @pytest.mark.slow
 def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     make_wheel(index, "top_level", "1.0", ("low",))

@@ -41,6 +41,7 @@ def test_a_locked_build_is_refused_everything_by_name(gateway: Gateway, upstream
         done = subprocess.run(command, env=environment(gateway, tmp_path), capture_output=True, text=True)
         assert done.returncode != 0 and "403" in done.stderr
     assert gateway.refused == {url: 2, "forge.test:443": 3}
+    assert gateway.hosts == {"127.0.0.1": 2, "forge.test:443": 3}
     assert not upstream.requests
 
 
