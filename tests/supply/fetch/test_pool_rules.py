@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.errors import SourceError
+from reprokit.supply.fetch.answers import retry_after
 from reprokit.supply.store import Store
 from tests.support.fetching import QUICK, Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
@@ -152,8 +153,10 @@ def test_if_range_goes_to_the_same_address_alone_and_has_a_strong_etag(fetch: Fe
     assert fetch.has(DATA)
     assert [r.headers.get("if-range") for r in server.requests["/f"]] == [None, '"v1"', '"v1"']
     assert "if-range" not in server.requests["/g"][0].headers and server.requests["/g"][0].start == 700_000
-    fetch(want(OTHER, server.url("/weak", cut(OTHER, HALF, ETag='W/"v1"'), whole(OTHER))))
-    assert "if-range" not in server.requests["/weak"][1].headers
+    for number, etag in enumerate(('W/"v1"', "v1", '"a"b"')):
+        data = content(200_000, 2 + number)
+        fetch(want(data, server.url(f"/{number}", cut(data, 100_000, ETag=etag), whole(data))))
+        assert "if-range" not in server.requests[f"/{number}"][1].headers
 
 
 @pytest.mark.parametrize(
@@ -177,6 +180,24 @@ def test_a_busy_server_is_asked_again_when_it_says(fetch: Fetch, server: Server,
     after = {"seconds": "3600", "date": soon, "nonsense": "soon"}[form]  # an hour is capped at settings.longest_wait_s
     fetch(want(DATA, server.url("/f", status(code, Retry_After=after), whole(DATA))))
     assert fetch.has(DATA) and len(server.requests["/f"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),  # from 2023-11-14 22:13:20 on
+    [
+        ("120", 120),
+        (" 0 ", 0),
+        ("Tue, 14 Nov 2023 22:14:20 GMT", 60),
+        ("Tue, 14 Nov 2023 22:14:20 -0000", 60),
+        ("Tue, 14 Nov 2023 21:00:00 GMT", 0),
+        ("", None),
+        ("-5", None),
+        ("soon", None),
+        ("0\x1f", 0),
+    ],
+)
+def test_retry_after(value: str, seconds: float | None):
+    assert retry_after(value, 1_700_000_000.0) == seconds
 
 
 @pytest.mark.slow

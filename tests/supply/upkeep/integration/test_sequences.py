@@ -36,7 +36,6 @@ class Sequences(RuleBasedStateMachine):
         self.held: set[bytes] = set()  # what must be there
         self.maybe: set[bytes] = set()  # what a kill left or took
         self.named: dict[str, set[bytes]] = {}
-        self.answers: dict[str, int] = {}
 
     @initialize()
     def begin(self) -> None:
@@ -51,11 +50,6 @@ class Sequences(RuleBasedStateMachine):
     def add(self, content: bytes) -> None:
         put(self.store, content)
         self.held.add(content)
-
-    @rule(key=st.sampled_from("kl"), value=st.integers())
-    def remember(self, key: str, value: int) -> None:
-        self.store.remember("kind", key, value)
-        self.answers[key] = value
 
     @rule(name=st.sampled_from("xy"), contents=st.sets(CONTENT))
     def lock(self, name: str, contents: set[bytes]) -> None:
@@ -117,8 +111,6 @@ class Sequences(RuleBasedStateMachine):
         assert verify(self.store).bad == ()
         there = {path.read_bytes() for path in (self.store.root / "sha256").glob("*/*")}
         assert self.held <= there <= self.held | self.maybe
-        for key, value in self.answers.items():
-            assert self.store.remembered("kind", key) == value
 
 
 TestSequences = pytest.mark.slow(Sequences.TestCase)
