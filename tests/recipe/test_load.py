@@ -11,6 +11,13 @@ from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
 from reprokit.recipe.start import starting_recipe
 
+MATRIX = """variants: {v: {base: debian:12}}
+benchmarks:
+  b:
+    command: x
+    parse: {format: records}
+    matrix: """
+HUGE = ", ".join(f"a{n}: [{', '.join('x' * 20)}]" for n in range(40))
 # What is wrong, the variants as YAML (line 3 onwards), the line that the error names, and what it says.
 BAD = [
     ("malformed", "variants: {cpu: [}", 3, "not valid YAML"),
@@ -36,23 +43,10 @@ BAD = [
     ("a host path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: /etc, target: /x}]", 6, "inside"),
     ("a parent path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: ../x, target: /x}]", 6, "inside"),
     ("a direct wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ file:///etc']", 6, "an address"),
-    (
-        "a huge matrix",
-        "variants: {v: {base: debian:12}}\nbenchmarks:\n  b:\n    command: x\n    parse: {format: records}\n"
-        "    matrix: {" + ", ".join(f"a{n}: [{', '.join('x' * 20)}]" for n in range(40)) + "}",
-        5,
-        "combinations, more than 1000",
-    ),
-    *(
-        (
-            f"a matrix with {value[:4]}",
-            "variants: {v: {base: debian:12}}\nbenchmarks:\n  b:\n    command: x\n    parse: {format: records}\n"
-            f"    matrix: {{A: [1, {value}]}}",
-            8,
-            says,
-        )
-        for value, says in ((".inf", "a finite number"), (".nan", "a finite number"), ("1" * 39, "more than 24 digits"))
-    ),
+    ("a huge matrix", MATRIX + f"{{{HUGE}}}", 5, "combinations, more than 1000"),
+    ("an infinite parameter", MATRIX + "{A: [1, .inf]}", 8, "a finite number"),
+    ("no number as parameter", MATRIX + "{A: [1, .nan]}", 8, "a finite number"),
+    ("a long number", MATRIX + f"{{A: [1, {'1' * 39}]}}", 8, "more than 24 digits"),
     ("a loose sdist", "variants:\n  cpu:\n    base: debian:12\n    sdists: [{package: 'a>=1'}]", 6, "write a==VERSION"),
     ("a moving wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a']", 6, "@COMMIT"),
     ("a git path", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+file:///a@v1']", 6, "not an https"),
