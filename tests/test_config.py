@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import KINDS, Fetch, load, presets, variable
-from reprokit.config.archives import archives
-from reprokit.config.templates import PLACEHOLDERS
+from reprokit.config import KINDS, Fetch, load, presets
 from reprokit.errors import UsageError
 from tests.support.paths import ROOT
 
@@ -105,14 +103,7 @@ def test_presets_are_by_name_and_name_their_archives():
         assert {kind for kind in KINDS if getattr(lists, kind)} == {"apt", "wheels", "conda"}
 
 
-PAGE = ROOT / "docs" / "mirrors.md"
-
-
-def test_the_page_that_users_read_shows_a_valid_file_and_all_that_may_stand_in_it(file: Path):
-    page = PAGE.read_text(encoding="utf-8")
+def test_the_page_that_users_read_shows_a_valid_file(file: Path):
+    page = (ROOT / "docs" / "mirrors.md").read_text(encoding="utf-8")
     file.write_text(page.partition("```yaml\n")[2].partition("```")[0])
-    found = load(file, {})
-    assert {entry.kind for entry in found.entries} == set(KINDS)
-    for names in PLACEHOLDERS.values():
-        assert all(f"`{{{name}}}`" in page for name in names)
-    assert all(f"`{name}`" in page for name in (*archives(), *presets(), *map(variable, KINDS)))
+    assert {entry.kind for entry in load(file, {}).entries} == set(KINDS)
