@@ -168,7 +168,7 @@ def test_git_fetches_a_commit_and_its_submodules(repositories: Repositories, sto
     for name in ("team/top", "lib/leaf", "lib/middle"):
         repositories.commit(name, {"t": "new"})
     with Gateway(store, ServedSet(git=commits_of("team/top", old, store))) as gateway:
-        for protocol in (0, 1, 2):
+        for protocol in (0, 2):
             script = f"""set -e
                 git init -q . && git config protocol.version {protocol}
                 git fetch -q --depth 1 {FORGE}/team/top {old} && git checkout -q FETCH_HEAD

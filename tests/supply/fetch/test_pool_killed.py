@@ -60,7 +60,7 @@ def verify(fetch: Fetch) -> int:
     return len(published)
 
 
-@pytest.mark.kills(8)
+@pytest.mark.kills(5)
 def test_a_store_bears_kills_at_any_moment(fetch: Fetch, server: Server, kills: int):
     chance = random.Random(kills)
     big = [content(6_000_000, seed) for seed in (1, 2)]

@@ -247,7 +247,7 @@ behaviours = st.one_of(
 
 
 @pytest.mark.slow
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.lists(behaviours, min_size=1, max_size=6), st.binary(max_size=20) | st.just(SMALL[:150_000]))
 def test_whatever_servers_do_only_the_right_bytes_are_published(answers: Sequence[Behaviour], left: bytes):
     server = Server()

@@ -16,6 +16,7 @@ from reprokit.supply.kinds.apt.settings import (
     remember_archive,
     remembered,
 )
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
@@ -69,7 +70,7 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
         mine = f"debian=http://me:p%40ss@localhost:{upstream.port}/mine/{{path}}"
         mirrors = [MirrorEntry("apt", value, "test") for value in (f"{dead}/{{path}}", mine, "file:///srv/{path}")]
         host = AptSettings({"debian": f"http://localhost:{upstream.port}/pub/debian"})
-        gateway.mirrors = Mirrors(store, Configuration(tuple(mirrors), hosts=HOSTS), apt=host)
+        gateway.mirrors = Mirrors(store, Configuration(tuple(mirrors), hosts=HOSTS), pip=PipSettings(), apt=host)
         url = f"http://127.0.0.1:{upstream.port}/debian/pool/main"
         assert ask(gateway, f"{url}/a.deb")[1] == b"from the user's mirror"
         headers = upstream.requests[-1][2]
@@ -86,9 +87,8 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
 def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
     upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
     with Gateway(store, ServedSet()) as gateway:
-        gateway.mirrors = Mirrors(
-            store, Configuration(hosts=HOSTS), apt=AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
-        )
+        host = AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
+        gateway.mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=PipSettings(), apt=host)
         assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
         assert ask(gateway, "http://archive.invalid/other")[0].status == 502
 

@@ -253,7 +253,7 @@ def test_the_password_of_a_mirror_stays_out_of_the_store_and_spoilt_pieces_are_t
     assert show(top, "file1", store) == big_files(2)["file1"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_fetch_goes_on_from_what_it_had(
     big: Commit, server: GitServer, next_server: Callable[[], GitServer], store: Store, places: Mirrors
 ):

@@ -141,9 +141,15 @@ def test_the_users_mirror_is_asked(tmp_path: Path, lock: Lock, upstream: Upstrea
 @pytest.mark.parametrize(
     ("requirement", "platform", "sdists", "expected"),
     [
-        ("numpy==1.19.5", Platform("3.6", "2.27"), (), "numpy-1.19.5-cp36-cp36m-manylinux2010_x86_64.whl"),
         ("torch==1.13.1", Platform("3.9", "2.36"), (), "nvidia_cudnn_cu11-8.5.0.96-2-py3-none-manylinux1_x86_64.whl"),
-        ("tensorflow==1.15.5", Platform("3.7", "2.27"), (Sdist(package="gast==0.2.2"),), "gast-0.2.2.tar.gz"),
+        pytest.param(
+            *("numpy==1.19.5", Platform("3.6", "2.27"), (), "numpy-1.19.5-cp36-cp36m-manylinux2010_x86_64.whl"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("tensorflow==1.15.5", Platform("3.7", "2.27"), (Sdist(package="gast==0.2.2"),), "gast-0.2.2.tar.gz"),
+            marks=pytest.mark.long,
+        ),
     ],
 )
 def test_old_stacks(

@@ -79,7 +79,7 @@ def recipe(store: Store, recipes: Path, commit: Commit) -> Path:
     return write_recipe(recipes, with_trees(a_lock("x", files, [commit]), store))
 
 
-@pytest.mark.kills(6)
+@pytest.mark.kills(4)
 def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_path: Path, kills: int):
     named = {path.name for path in (store.root / "sha256").glob("*/*")}
     garbage = f"""
@@ -103,7 +103,7 @@ def test_killed_while_it_frees(store: Store, recipe: Path, commit: Commit, tmp_p
     assert verify(store).bad == ()
 
 
-@pytest.mark.kills(6)
+@pytest.mark.kills(4)
 def test_killed_while_it_imports(store: Store, recipe: Path, commit: Commit, tmp_path: Path, kills: int):
     archive, node = tmp_path / "x.rkit", Store(tmp_path / "node")
     export_inputs(["x"], archive, store)

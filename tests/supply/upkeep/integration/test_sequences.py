@@ -114,4 +114,4 @@ class Sequences(RuleBasedStateMachine):
 
 
 TestSequences = pytest.mark.slow(Sequences.TestCase)
-TestSequences.settings = settings(max_examples=25, stateful_step_count=20)
+TestSequences.settings = settings(max_examples=15, stateful_step_count=20)
