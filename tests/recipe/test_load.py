@@ -98,6 +98,8 @@ def test_errors_are_counted_and_placed(load):
     with pytest.raises(UsageError) as caught:
         load("variants:\n  cpu:\n    base: debian:12\n    wheel: []\n    ports: [0]")
     assert caught.value.message.count("also paper.yaml:") == 1
+    with pytest.raises(UsageError, match=r"\n  also and 2 more$"):
+        load("variants:\n  cpu:\n    base: debian:12\n" + "".join(f"    {name}: []\n" for name in "abcdefg"))
     # An inherited error is where the parent wrote it.
     with pytest.raises(UsageError) as caught:
         load("variants:\n  b: {extends: a}\n  a:\n    base: debian:12\n    pins: {gcc: 12}")

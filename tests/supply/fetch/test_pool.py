@@ -21,6 +21,7 @@ from reprokit.supply.fetch import partial as partials
 from reprokit.supply.fetch.pool import FetchFailed, check_space, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own, connect
 from tests.support.fetching import QUICK, Fetch, Here, content, want
 from tests.support.file_server import Reply, Request, Server, cut, status, whole
@@ -143,7 +144,7 @@ def test_missing_bytes_must_fit_on_the_disk(fetch: Fetch, server: Server, monkey
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free))
     big = LockedInput("files", "big", "0" * 64, free + (1 << 30))
     with pytest.raises(EngineError):
-        check_space([big], fetch.store)
+        check_space([big], Store(fetch.store.root / "new"))
     path = partials.folder(fetch.store) / big.sha256
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:

@@ -10,7 +10,8 @@ from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.model import Source
 from reprokit.supply.kinds.git.archive import archive_of
-from reprokit.supply.kinds.git.command import first_cause
+from reprokit.supply.kinds.git.command import GitFailed, first_cause
+from reprokit.supply.kinds.git.fetch import unread
 from reprokit.supply.kinds.git.resolve import lock_git, moved_git
 from reprokit.supply.kinds.git.store import folder_of, submodule_url
 from reprokit.supply.kinds.kind import Moved
@@ -172,6 +173,8 @@ def test_the_cause_among_gits_lines():
         "'https://forge.test/x/': no"
     )
     assert first_cause([]) == "git gave no reason"
+    for cause, hint in (("unable to access 'https://x': 503", "proxies"), ("early EOF", "by hand")):
+        assert hint in unread(GitFailed(cause), "https://x").hint
 
 
 def test_an_archive_has_submodules_and_runs_no_filter(

@@ -59,6 +59,7 @@ def test_the_recipes_indexes_come_second(tmp_path: Path, lock: Lock, upstream: U
     # An index that is down hides nothing of the others.
     indexes = ("http://127.0.0.1:9/simple", serve(upstream, "third", make_wheel(tmp_path, "low", "1.0"), hashes=True))
     lines.clear()
+    mirrors = only(Store(tmp_path / "other"), mine)
     packages = lock(["top", "low"], indexes=indexes, mirrors=mirrors, notify=lines.append)
     assert names(packages) == ["low==1.0", "top==1.0"]
     assert "127.0.0.1:9" not in "".join(lines)
