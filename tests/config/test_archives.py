@@ -6,6 +6,8 @@ import pytest
 
 from reprokit.config.archives import archive_of, public_places
 
+NVIDIA = "https://developer.download.nvidia.com/compute"
+
 
 @pytest.mark.parametrize(
     ("url", "found"),
@@ -13,21 +15,12 @@ from reprokit.config.archives import archive_of, public_places
         ("http://any.test/debian/pool/main/c/curl/c_1.deb", ("debian", "pool/main/c/curl/c_1.deb")),
         ("http://any.test/pub/mirrors/debian/pool/non-free/n/n.deb", ("debian", "pool/non-free/n/n.deb")),
         ("http://any.test/debian/dists/bookworm/InRelease", ("debian", "dists/bookworm/InRelease")),
-        (
-            "https://snapshot.test/archive/debian/20261121T000000Z/pool/main/a/a.deb",
-            ("debian", "pool/main/a/a.deb"),
-        ),
+        ("https://s.test/archive/debian/20261121T000000Z/pool/main/a/a.deb", ("debian", "pool/main/a/a.deb")),
         ("http://x.test/debian-security/pool/updates/main/o/o.deb", ("debian-security", "pool/updates/main/o/o.deb")),
         ("http://x.test:8080/ubuntu/pool/universe/z/z.deb", ("ubuntu", "pool/universe/z/z.deb")),
         ("http://x.test/ubuntu-ports/pool/main/z/z.deb", ("ubuntu-ports", "pool/main/z/z.deb")),
-        (
-            "https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64/./cuda-nvcc_1.deb",
-            ("nvidia-cuda", "debian12/x86_64/cuda-nvcc_1.deb"),
-        ),
-        (
-            "https://developer.download.nvidia.com/compute/machine-learning/repos/ubuntu1804/x86_64/libnccl.deb",
-            ("nvidia-ml", "ubuntu1804/x86_64/libnccl.deb"),
-        ),
+        (f"{NVIDIA}/cuda/repos/debian12/x86_64/./cuda-nvcc_1.deb", ("nvidia-cuda", "debian12/x86_64/cuda-nvcc_1.deb")),
+        (f"{NVIDIA}/machine-learning/repos/ubuntu1804/x86_64/n.deb", ("nvidia-ml", "ubuntu1804/x86_64/n.deb")),
         ("https://apt.llvm.org/bookworm/pool/main/l/l.deb", ("llvm", "bookworm/pool/main/l/l.deb")),
         ("https://docker.test/linux/debian/dists/bookworm/pool/stable/amd64/ce.deb", None),
         ("https://apt.kitware.com/ubuntu/pool/main/c/cmake.deb", None),
@@ -41,15 +34,17 @@ def test_what_an_address_belongs_to(url: str, found: tuple[str, str] | None):
 
 
 @pytest.mark.parametrize(
-    "archive", ["debian", "debian-security", "debian-debug", "ubuntu", "ubuntu-ports", "nvidia-cuda", "llvm"]
+    ("archive", "path"),
+    [
+        *(
+            (archive, "pool/main/a.deb")
+            for archive in ("debian", "debian-debug", "ubuntu", "ubuntu-ports", "nvidia-cuda")
+        ),
+        ("debian-security", "pool/updates/main/a.deb"),
+        ("llvm", "bookworm/pool/main/a.deb"),
+    ],
 )
-def test_public_places_are_recognised_as_their_own_archive(archive: str):
-    path = {"debian-security": "pool/updates/main/a.deb", "llvm": "bookworm/pool/main/a.deb"}.get(
-        archive, "pool/main/a.deb"
-    )
+def test_public_places_are_recognised_as_their_own_archive(archive: str, path: str):
     for place in public_places(archive):
         assert archive_of(place.format(path=path, as_of="20261121T101500Z")) == (archive, path)
-
-
-def test_an_archive_without_a_name_has_no_public_place():
     assert public_places("vendor") == ()

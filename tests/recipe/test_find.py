@@ -19,59 +19,40 @@ def write(folder, name, title="T"):
     (folder / f"{name}.yaml").write_text(TEXT.format(name=name, title=title))
 
 
-def test_where_the_user_stands_comes_first(tmp_path, monkeypatch):
+def test_the_current_folder_comes_first_and_gives_the_default_names(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPROKIT_RECIPES", str(tmp_path / "more"))
-    write(tmp_path / "recipes", "faith", "Mine")
     write(tmp_path / "more", "extra")
     (tmp_path / "more" / "extra.lock.yaml").write_text("")
-    assert find.target("faith").recipe.paper.title == "Mine"
-    assert {"extra", "faith", "featgraph"} <= set(find.recipe_names()) and "extra.lock" not in find.recipe_names()
-
-
-def test_without_a_name_verbs_take_the_recipes_of_the_folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("REPROKIT_RECIPES", str(tmp_path / "more"))
-    write(tmp_path / "more", "extra")
     assert {"extra", "faith"} <= set(find.default_names(False))
     (tmp_path / "recipes").mkdir()
     with pytest.raises(UsageError, match="this folder has no recipe"):
         find.default_names(False)
-    write(tmp_path / "recipes", "mine")
+    write(tmp_path / "recipes", "faith", "Mine")
     write(tmp_path / "recipes" / "mk", "mk")
-    assert find.default_names(False) == ["mine", "mk"]
-    assert {"extra", "faith", "mine"} <= set(find.default_names(True))
+    assert find.default_names(False) == ["faith", "mk"]
+    assert {"extra", "faith", "mk", "featgraph"} <= set(find.default_names(True))
+    assert find.target("faith").recipe.paper.title == "Mine"
+    assert {"extra", "faith", "featgraph"} <= set(find.recipe_names()) and "extra.lock" not in find.recipe_names()
 
 
-def test_a_historic_variant_is_meant_only_by_its_own_name():
-    def meant(*names):
-        return [t.label for t in find.current_targets(names)]
+def test_the_variants_that_a_name_means():
+    assert find.target("featgraph").label == "featgraph:cpu"
+    names = ("cpu", "cuda-debian", "cuda", "as-published")
+    assert [t.label for t in find.targets("featgraph")] == [f"featgraph:{name}" for name in names]
+    # A historic variant is meant only by its own name.
+    assert [t.label for t in find.current_targets(["taco"])] == ["taco:cpu", "taco:cuda-debian"]
+    assert [t.label for t in find.current_targets(["taco:as-published"])] == ["taco:as-published"]
 
-    assert meant("taco") == ["taco:cpu", "taco:cuda-debian"]
-    assert meant("taco:as-published") == ["taco:as-published"]
 
-
-def test_a_misspelt_recipe_names_the_right_one():
+def test_a_misspelt_name_names_the_right_one():
     with pytest.raises(UsageError) as caught:
         find.targets("featgrph")
     assert "unknown recipe 'featgrph'; did you mean featgraph?" in caught.value.message
     assert "fused-attention" in caught.value.hint
-
-
-def test_a_misspelt_variant_names_the_right_one():
     with pytest.raises(UsageError, match=r"no variant 'cude'; did you mean cuda\?") as caught:
         find.target("featgraph:cude")
     assert "cuda-debian" in caught.value.hint
-
-
-def test_a_name_alone_means_the_default_variant_or_all():
-    assert find.target("featgraph").label == "featgraph:cpu"
-    assert [t.label for t in find.targets("featgraph")] == [
-        "featgraph:cpu",
-        "featgraph:cuda-debian",
-        "featgraph:cuda",
-        "featgraph:as-published",
-    ]
 
 
 def test_a_recipe_by_the_path_of_its_file(tmp_path, monkeypatch):

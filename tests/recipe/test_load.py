@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
+from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
 from reprokit.recipe.start import starting_recipe
 
+MATRIX = """variants: {v: {base: debian:12}}
+benchmarks:
+  b:
+    command: x
+    parse: {format: records}
+    matrix: """
+HUGE = ", ".join(f"a{n}: [{', '.join('x' * 20)}]" for n in range(40))
 # What is wrong, the variants as YAML (line 3 onwards), the line that the error names, and what it says.
 BAD = [
     ("malformed", "variants: {cpu: [}", 3, "not valid YAML"),
@@ -33,23 +43,10 @@ BAD = [
     ("a host path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: /etc, target: /x}]", 6, "inside"),
     ("a parent path", "variants:\n  cpu:\n    base: debian:12\n    mounts: [{source: ../x, target: /x}]", 6, "inside"),
     ("a direct wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ file:///etc']", 6, "an address"),
-    (
-        "a huge matrix",
-        "variants: {v: {base: debian:12}}\nbenchmarks:\n  b:\n    command: x\n    parse: {format: records}\n"
-        "    matrix: {" + ", ".join(f"a{n}: [{', '.join('x' * 20)}]" for n in range(40)) + "}",
-        5,
-        "combinations, more than 1000",
-    ),
-    *(
-        (
-            f"a matrix with {value[:4]}",
-            "variants: {v: {base: debian:12}}\nbenchmarks:\n  b:\n    command: x\n    parse: {format: records}\n"
-            f"    matrix: {{A: [1, {value}]}}",
-            8,
-            says,
-        )
-        for value, says in ((".inf", "a finite number"), (".nan", "a finite number"), ("1" * 39, "more than 24 digits"))
-    ),
+    ("a huge matrix", MATRIX + f"{{{HUGE}}}", 5, "combinations, more than 1000"),
+    ("an infinite parameter", MATRIX + "{A: [1, .inf]}", 8, "a finite number"),
+    ("no number as parameter", MATRIX + "{A: [1, .nan]}", 8, "a finite number"),
+    ("a long number", MATRIX + f"{{A: [1, {'1' * 39}]}}", 8, "more than 24 digits"),
     ("a loose sdist", "variants:\n  cpu:\n    base: debian:12\n    sdists: [{package: 'a>=1'}]", 6, "write a==VERSION"),
     ("a moving wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a']", 6, "@COMMIT"),
     ("a git path", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+file:///a@v1']", 6, "not an https"),
@@ -90,26 +87,23 @@ def test_a_git_address_is_https_and_a_commit_is_whole(load):
     assert recipe.variants["cpu"].sources[0].git == "https://github.com/a/b"
 
 
-def test_two_sources_of_one_name_are_named_where_the_second_stands(load):
+def test_errors_are_counted_and_placed(load):
     one = "{name: x, path: /x, git: https://github.com/a/b, commit: '" + "0" * 40 + "'}"
     with pytest.raises(UsageError, match="called 'x'") as caught:
         load(f"variants:\n  cpu:\n    base: debian:12\n    sources:\n      - {one}\n      - {one}")
     assert caught.value.where == "paper.yaml:8"
-
-
-def test_an_option_of_a_block_gives_one_message(load):
     with pytest.raises(UsageError) as caught:
         load("variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: 1.5}}]")
     assert "also" not in caught.value.message
-
-
-def test_several_errors_are_told_at_once(load):
     with pytest.raises(UsageError) as caught:
         load("variants:\n  cpu:\n    base: debian:12\n    wheel: []\n    ports: [0]")
     assert caught.value.message.count("also paper.yaml:") == 1
-
-
-def test_a_name_that_is_not_its_file(load):
+    with pytest.raises(UsageError, match=r"\n  also and 2 more$"):
+        load("variants:\n  cpu:\n    base: debian:12\n" + "".join(f"    {name}: []\n" for name in "abcdefg"))
+    # An inherited error is where the parent wrote it.
+    with pytest.raises(UsageError) as caught:
+        load("variants:\n  b: {extends: a}\n  a:\n    base: debian:12\n    pins: {gcc: 12}")
+    assert caught.value.where == "paper.yaml:7"
     with pytest.raises(UsageError, match="is named 'paper'"):
         load("variants: {cpu: {base: debian:12}}", name="other")
 
@@ -148,12 +142,6 @@ def test_extends_merges_mappings_and_replaces_lists(load):
     assert b.pins == {"gcc": "11"} and b.apt == ["ninja-build"] and b.env == {"X": "1"} and b.base == "debian:12"
     assert c.pins == {"gcc": "11"} and c.base == "debian:11"
     assert (c.requires.memory, c.requires.disk) == (4 * 1024**3, 10**9)
-
-
-def test_an_inherited_error_stands_where_the_parent_wrote_it(load):
-    with pytest.raises(UsageError) as caught:
-        load("variants:\n  b: {extends: a}\n  a:\n    base: debian:12\n    pins: {gcc: 12}")
-    assert caught.value.where == "paper.yaml:7"
 
 
 CLAIMS = """\
@@ -214,8 +202,19 @@ def test_what_is_no_recipe_at_all(tmp_path, raw):
     with pytest.raises(UsageError) as caught:
         load_file(file)
     assert str(file) in caught.value.where
-
-
-def test_a_folder_is_no_recipe(tmp_path):
     with pytest.raises(UsageError, match=r"cannot read the recipe: Is a directory$"):
         load_file(tmp_path)
+
+
+SHIPPED = recipe_files()["fused-attention"].read_text()
+YAML = st.text() | st.text(alphabet=st.sampled_from("ab: -[]{}&*!|>'\"#%@`,?\n\t0.~<="))
+PIECES = st.tuples(st.integers(0, len(SHIPPED)), st.integers(0, 30), st.text(max_size=8))
+
+
+@settings(max_examples=80)
+@given(YAML | PIECES.map(lambda piece: SHIPPED[: piece[0]] + piece[2] + SHIPPED[piece[0] + piece[1] :]))
+def test_any_text_is_a_recipe_or_an_error_that_names_the_file(text):
+    try:
+        load_text(text, "paper.yaml", "fused-attention")
+    except UsageError as error:
+        assert error.where.startswith("paper.yaml") and error.message

@@ -7,43 +7,27 @@ from pathlib import Path
 from reprokit.supply.store import Store, key_of
 
 
-def test_a_file_is_found_by_its_content(store: Store):
-    with store.scratch() as scratch:
-        file = Path(scratch) / "a"
-        file.write_bytes(b"bytes")
-        sha256 = store.add(file)
-        assert not file.exists()
-    assert sha256 == hashlib.sha256(b"bytes").hexdigest()
-    assert store.path(sha256).read_bytes() == b"bytes"
-
-
-def test_the_same_content_is_kept_once(store: Store):
+def test_content_is_kept_once_under_its_checksum(store: Store):
     for _ in range(2):
         with store.scratch() as scratch:
-            (Path(scratch) / "a").write_bytes(b"bytes")
-            sha256 = store.add(Path(scratch) / "a")
+            file = Path(scratch) / "a"
+            file.write_bytes(b"bytes")
+            (Path(scratch) / "half").write_text("x")
+            sha256 = store.add(file)
+            assert not file.exists()
+        assert not list((store.root / "tmp").iterdir())
+    assert sha256 == hashlib.sha256(b"bytes").hexdigest()
+    assert store.path(sha256).read_bytes() == b"bytes"
     assert [p.name for p in (store.root / "sha256").glob("*/*")] == [sha256]
 
 
-def test_scratch_is_gone_afterwards(store: Store):
-    with store.scratch() as scratch:
-        (Path(scratch) / "half").write_text("x")
-    assert not list((store.root / "tmp").iterdir())
-
-
-def test_answers_are_remembered(store: Store):
+def test_answers_are_remembered_until_they_are_damaged(store: Store):
     assert store.remembered("wheels", "k") is None
     store.remember("wheels", "k", [{"a": 1}])
     assert Store(store.root).remembered("wheels", "k") == [{"a": 1}]
-
-
-def test_a_damaged_answer_is_forgotten(store: Store):
-    store.remember("wheels", "k", [1])
     (store.root / "index" / "wheels" / "k.json").write_text("[1")
     assert store.remembered("wheels", "k") is None
-
-
-def test_keys_do_not_depend_on_the_order_of_fields():
+    # Keys do not depend on the order of fields.
     assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1}) != key_of({"a": 2, "b": 1})
 
 

@@ -6,7 +6,7 @@ import base64
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -19,7 +19,7 @@ from reprokit.supply.fetch.http import Client, same_server
 from reprokit.supply.fetch.settings import Settings
 from reprokit.untrusted.addresses import Own
 from tests.support.fetching import LOCAL, QUICK, Fetch, content, want
-from tests.support.file_server import Behaviour, Reply, Request, Server, whole
+from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
 
 DATA = content(100_000)
 
@@ -32,16 +32,19 @@ def leads_to(target: str) -> Behaviour:
     return lambda request: Reply(302, {"Location": target, "Content-Length": "0"})
 
 
-@pytest.fixture
-def authority() -> trustme.CA:
-    return trustme.CA()
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[trustme.CA, str]:
+    """An authority, and the file with its certificate."""
+    made, file = trustme.CA(), tmp_path_factory.mktemp("authority") / "ca.pem"
+    made.cert_pem.write_to_path(file)
+    return made, str(file)
 
 
 @pytest.fixture
-def secure(server: Server, authority: trustme.CA) -> Iterator[Server]:
+def secure(no_proxies: None, authority: tuple[trustme.CA, str]) -> Iterator[Server]:
     """A server on https://localhost with certificates of `authority`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    authority.issue_cert("localhost").configure_cert(context)
+    authority[0].issue_cert("localhost").configure_cert(context)
     one = Server(context)
     yield one
     one.close()
@@ -52,81 +55,64 @@ def ask(url: str, settings: Settings = QUICK) -> bytes:
         return answer.read()
 
 
-def test_a_redirect_is_followed_to_another_host_without_credentials(fetch: Fetch, server: Server):
+def test_credentials_follow_a_redirect_on_their_server_only(fetch: Fetch, server: Server):
     far = server.url("/far", whole(DATA)).replace("127.0.0.1", "localhost")
     near = server.url("/near", leads_to(far)).replace("://", "://me:secret@")
     fetch(want(DATA, near))
     assert fetch.has(DATA)
-    assert server.requests["/near"][0].headers["authorization"] == basic("me:secret")
-    assert "authorization" not in server.requests["/far"][0].headers
-
-
-def test_a_redirect_on_the_same_host_keeps_them(fetch: Fetch, server: Server):
-    server.url("/far", whole(DATA))
-    fetch(want(DATA, server.url("/near", leads_to("/far")).replace("://", "://me:secret@")))
-    assert server.requests["/far"][0].headers["authorization"] == basic("me:secret")
-
-
-def test_a_token_stays_with_its_server_too(server: Server):
-    far = server.url("/far", whole(DATA)).replace("127.0.0.1", "localhost")
     token = {"Authorization": "Bearer secret", "Accept": "any"}
-    with Client(QUICK) as client, client.ask(server.url("/near", leads_to(far)), token) as answer:
+    with Client(QUICK) as client, client.ask(server.url("/near"), token) as answer:
         assert answer.status == 200
-    assert server.requests["/near"][0].headers["authorization"] == "Bearer secret"
-    assert "authorization" not in server.requests["/far"][0].headers
-    assert server.requests["/far"][0].headers["accept"] == "any"
+    assert [r.headers["authorization"] for r in server.requests["/near"]] == [basic("me:secret"), "Bearer secret"]
+    assert not [r for r in server.requests["/far"] if "authorization" in r.headers]
+    assert server.requests["/far"][1].headers["accept"] == "any"
+    # On the same host they are kept, and so is the range.
+    other = content(100_000, 1)
+    fetch.partial(other[:1000], of=other)
+    server.url("/same", whole(other))
+    fetch(want(other, server.url("/here", leads_to("/same")).replace("://", "://me:secret@")))
+    (request,) = server.requests["/same"]
+    assert fetch.has(other) and request.start == 1000 and request.headers["authorization"] == basic("me:secret")
 
 
-def test_a_range_survives_a_redirect(fetch: Fetch, server: Server):
-    fetch.partial(DATA[:1000], of=DATA)
-    server.url("/far", whole(DATA))
-    fetch(want(DATA, server.url("/near", leads_to("/far"))))
-    assert fetch.has(DATA) and server.requests["/far"][0].start == 1000
-
-
-def test_a_redirect_loop_ends(fetch: Fetch, server: Server):
-    with pytest.raises(SourceError, match="redirects more than 10 times"):
-        fetch(want(DATA, server.url("/loop", leads_to("/loop"))))
-    assert len(server.requests["/loop"]) == 11
-
-
-@pytest.mark.parametrize("target", ["file:///etc/passwd", "ftp://example.org/f"])
-def test_a_redirect_never_leaves_the_web(fetch: Fetch, server: Server, target: str):
-    with pytest.raises(SourceError, match=f"it redirects from http:// to {urlsplit(target).scheme}://"):
+@pytest.mark.parametrize(
+    ("target", "why", "requests"),
+    [
+        ("/f", "redirects more than 10 times", 11),
+        ("file:///etc/passwd", "it redirects from http:// to file://", 1),
+        ("ftp://example.org/f", "it redirects from http:// to ftp://", 1),
+    ],
+)
+def test_redirects_end_and_never_leave_the_web(fetch: Fetch, server: Server, target: str, why: str, requests: int):
+    with pytest.raises(SourceError, match=why):
         fetch(want(DATA, server.url("/f", leads_to(target))))
+    assert len(server.requests["/f"]) == requests
 
 
-def test_a_redirect_never_leaves_tls(secure: Server, server: Server, authority: trustme.CA, tmp_path: Path):
-    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+def test_a_redirect_never_leaves_tls(secure: Server, server: Server, authority: tuple[trustme.CA, str]):
     url = secure.url("/f", leads_to(server.url("/f", whole(DATA))))
     with pytest.raises(Refusal, match="from https:// to http://"):
-        ask(url, Settings(own=LOCAL, ca_file=str(tmp_path / "ca.pem")))
+        ask(url, Settings(own=LOCAL, ca_file=authority[1]))
 
 
-@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE", None])
 def test_certificates_are_judged_as_the_host_says(
-    secure: Server, authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None
+    secure: Server, authority: tuple[trustme.CA, str], monkeypatch: pytest.MonkeyPatch
 ):
-    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE"):
+    variables = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
+    for name in (*variables, "SSL_CERT_DIR"):
         monkeypatch.delenv(name, raising=False)
-    url = secure.url("/f", whole(DATA))
-    with pytest.raises(Refusal, match="certificate verify failed") as caught:
+    url = secure.url("/f", whole(b"x"))
+    with pytest.raises(Refusal, match="certificate verify failed") as refused:
         ask(url)
-    assert not caught.value.again
-    file = tmp_path / "ca.pem"
-    authority.cert_pem.write_to_path(file)
-    if variable:
-        monkeypatch.setenv(variable, str(file))
-    assert ask(url, Settings(own=LOCAL, ca_file=None if variable else str(file)))
-
-
-def test_a_trusted_host_is_asked_for_no_certificate(secure: Server):
-    assert ask(secure.url("/f", whole(DATA)), Settings(own=LOCAL, trusted_hosts=frozenset({"localhost"})))
-
-
-def test_certificates_that_cannot_be_read_are_named(secure: Server):
+    assert not refused.value.again
+    for name in variables:
+        with monkeypatch.context() as patch:
+            patch.setenv(name, authority[1])
+            assert ask(url) == b"x", name
+    for settings in ({"ca_file": authority[1]}, {"trusted_hosts": frozenset({"localhost"})}):
+        assert ask(url, Settings(own=LOCAL, **settings)) == b"x"
     with pytest.raises(SourceError, match="the certificates cannot be read") as caught:
-        ask(secure.url("/f"), Settings(own=LOCAL, ca_file="/nowhere.pem"))
+        ask(url, Settings(own=LOCAL, ca_file="/nowhere.pem"))
     assert caught.value.where == "/nowhere.pem"
 
 
@@ -140,14 +126,13 @@ def test_netrc_is_honoured(server: Server, tmp_path: Path, monkeypatch: pytest.M
     assert "authorization" not in server.requests["/g"][0].headers
 
 
-def proxy_behaviour(request: Request) -> Reply:
-    if request.headers.get("proxy-authorization") != basic("me:s cret"):
-        return Reply(407, {"Content-Length": "0"})
-    return whole(DATA)(request)
-
-
 def test_the_environment_names_the_proxy(fetch: Fetch, server: Server, monkeypatch: pytest.MonkeyPatch):
-    server.url("http://files.test/f", proxy_behaviour)
+    def proxy(request: Request) -> Reply:
+        if request.headers.get("proxy-authorization") != basic("me:s cret"):
+            return Reply(407, {"Content-Length": "0"})
+        return whole(DATA)(request)
+
+    server.url("http://files.test/f", proxy)
     monkeypatch.setenv("http_proxy", f"http://me:s%20cret@127.0.0.1:{server.port}")
     monkeypatch.setenv("no_proxy", "localhost")
     fetch(want(DATA, "http://files.test/f"))
@@ -156,25 +141,16 @@ def test_the_environment_names_the_proxy(fetch: Fetch, server: Server, monkeypat
     assert len(server.requests["/direct"]) == 1
 
 
-def test_credentials_are_never_shown(fetch: Fetch, server: Server, monkeypatch: pytest.MonkeyPatch):
+def test_credentials_are_never_shown_nor_kept(fetch: Fetch, server: Server, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("https_proxy", f"http://me:secret@127.0.0.1:{server.port}")
-    url = "https://you:hidden@files.test/f"
+    big = content(900_000)
+    url = server.url("/f", cut(big, 500_000, "close", ETag='"a"'), status(404)).replace("://", "://you:hidden@")
     with pytest.raises(SourceError) as caught:
-        fetch(want(DATA, url, server.url("/f").replace("://", "://you:hidden@")))
-    said = f"{caught.value.message} {caught.value.where} {fetch.lines}"
-    assert "Tunnel connection failed" in said and "secret" not in said and "hidden" not in said
-
-
-def test_credentials_stay_out_of_the_sidecar(fetch: Fetch, server: Server):
-    def cut(request: Request) -> Reply:
-        good = whole(content(900_000), ETag='"a"')(request)
-        return Reply(good.status, good.headers, good.body[:500_000], "close")
-
-    url = server.url("/f", cut, lambda r: Reply(404, {"Content-Length": "0"})).replace("://", "://me:secret@")
-    with pytest.raises(SourceError):
-        fetch(want(content(900_000), url))
-    texts = [path.read_text() for path in (fetch.store.root / "partial").glob("*.json")]
-    assert len(texts) == 1 and '"a"' in texts[0].replace("\\", "") and "secret" not in texts[0]
+        fetch(want(big, "https://you:hidden@files.test/f", url))
+    shown = f"{caught.value.message} {caught.value.where} {fetch.lines}"
+    assert "Tunnel connection failed" in shown and "secret" not in shown and "hidden" not in shown
+    (text,) = [path.read_text() for path in (fetch.store.root / "partial").glob("*.json")]
+    assert '"a"' in text.replace("\\", "") and "hidden" not in text
 
 
 @pytest.mark.parametrize(
@@ -201,16 +177,12 @@ def test_one_client_serves_many_threads(server: Server):
                 with client.ask(url) as answer:
                     assert answer.read() == b"x"
 
-        run_all([many] * 4)
+        threads = [threading.Thread(target=many) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
     assert len(server.requests["/f"]) == 200 and server.connections <= 4
-
-
-def run_all(functions: list[Callable[[], None]]) -> None:
-    threads = [threading.Thread(target=function) for function in functions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
 
 
 def test_a_kept_connection_that_ends_as_it_is_used_again_is_made_anew():

@@ -26,23 +26,16 @@ def test_files_are_found_by_content_whatever_their_names(fetch: Fetch, tmp_path:
     assert import_files(folder, [want(A), want(B)], fetch.store) == 0
 
 
-def test_the_user_s_file_stays_theirs(fetch: Fetch, tmp_path: Path):
+def test_the_user_s_file_stays_theirs_and_a_download_its_process_s(fetch: Fetch, tmp_path: Path):
     (tmp_path / "mine").write_bytes(A)
     (tmp_path / "mine").chmod(0o600)
-    import_files(tmp_path, [want(A)], fetch.store)
-    (tmp_path / "mine").write_bytes(B)
-    assert fetch.has(A) and (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
-
-
-def test_what_another_process_fetches_is_left_to_it(fetch: Fetch, tmp_path: Path):
-    (tmp_path / "mine").write_bytes(A)
     claimed = Partial.claim(fetch.store, want(A))
     assert claimed is not None
     with claimed:
         assert import_files(tmp_path, [want(A)], fetch.store) == 0
-
-
-def test_a_folder_that_is_not_there_is_named(fetch: Fetch, tmp_path: Path):
+    import_files(tmp_path, [want(A)], fetch.store)
+    (tmp_path / "mine").write_bytes(B)
+    assert fetch.has(A) and (tmp_path / "mine").stat().st_mode & 0o777 == 0o600
     with pytest.raises(UsageError, match="no such folder") as caught:
         import_files(tmp_path / "no", [want(A)], fetch.store)
     assert caught.value.where == str(tmp_path / "no")

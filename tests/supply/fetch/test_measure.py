@@ -19,11 +19,6 @@ DATA = content(1_000_000)
 HALF = len(DATA) // 2
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store(tmp_path / "store")
-
-
 def learn(urls: Sequence[str], store: Store, settings: Settings) -> tuple[str, int]:
     with Measure(Here(store, settings)) as measure:
         return measure.download(urls)
@@ -41,12 +36,9 @@ def chunked(request: Request) -> Reply:
     return Reply(200, {"Transfer-Encoding": "chunked"}, b"%x\r\n%s\r\n0\r\n\r\n" % (len(DATA), DATA))
 
 
-@pytest.mark.parametrize("behaviour", [whole(DATA), chunked])
-def test_a_file_tells_its_checksum(store: Store, server: Server, behaviour: Behaviour):
-    assert learned(store, server.url("/no", status(404)), server.url("/f", behaviour))
-
-
-def test_a_local_file_tells_its_checksum(store: Store, tmp_path: Path):
+def test_the_checksum_of_a_file_is_learned(store: Store, server: Server, tmp_path: Path):
+    assert learned(store, server.url("/no", status(404)), server.url("/f", whole(DATA)))
+    assert learned(store, server.url("/chunked", chunked))
     (tmp_path / "a file").write_bytes(DATA)
     settings = replace(QUICK, own=Own.of([tmp_path.as_uri()]))
     assert learned(store, (tmp_path / "a file").as_uri(), settings=settings)
@@ -57,43 +49,34 @@ def test_a_cut_is_gone_on_with_where_an_etag_vouches_for_it(store: Store, server
     assert server.requests["/f"][1].headers["if-range"] == '"1"' and server.requests["/f"][1].start == HALF
 
 
-def test_a_cut_begins_anew_where_nothing_vouches_for_it(store: Store, server: Server):
+def test_a_cut_begins_anew_if_nothing_vouches_for_it(store: Store, server: Server):
     assert learned(store, server.url("/f", cut(content(len(DATA), 1), HALF), whole(DATA)))
     assert server.requests["/f"][1].start is None
-
-
-def test_halves_of_two_files_are_never_one(store: Store, server: Server):
-    """The file changes during the fetch: a server that honours If-Range then sends the complete new one."""
+    # The file changes during the fetch: a server that honours If-Range then sends the complete new one.
     new = [lambda request: Reply(200, {"Content-Length": str(len(DATA)), "ETag": '"2"'}, DATA)]
-    assert learned(store, server.url("/f", cut(content(len(DATA) + 1, 1), HALF, ETag='"1"'), *new))
+    assert learned(store, server.url("/g", cut(content(len(DATA) + 1, 1), HALF, ETag='"1"'), *new))
 
 
-def test_a_file_of_no_stated_length_is_refused(store: Store, server: Server):
-    with pytest.raises(SourceError, match="it does not state the length of the file"):
-        learn([server.url("/f", lambda r: Reply(200, {}, DATA, "close"))], store, QUICK)
+@pytest.mark.parametrize(
+    ("behaviour", "why", "requests"),
+    [
+        (lambda request: Reply(200, {}, DATA, "close"), "it does not state the length of the file", 1),
+        (whole(DATA, Content_Encoding="gzip"), "it encodes the file", 1),
+        (status(503), r"127\.0\.0\.1: HTTP 503", QUICK.attempts),
+        (cut(DATA, 1, "close"), "ended 999999 bytes early", QUICK.attempts),
+    ],
+)
+def test_what_is_refused(store: Store, server: Server, behaviour: Behaviour, why: str, requests: int):
+    with pytest.raises(SourceError, match=why):
+        learn([server.url("/f", behaviour)], store, QUICK)
+    assert len(server.requests["/f"]) == requests
 
 
-def test_an_encoded_file_is_refused(store: Store, server: Server):
-    with pytest.raises(SourceError, match="it encodes the file"):
-        learn([server.url("/f", whole(DATA, Content_Encoding="gzip"))], store, QUICK)
-
-
-def test_a_server_that_always_fails_is_given_up(store: Store, server: Server):
-    with pytest.raises(SourceError, match=r"127\.0\.0\.1: HTTP 503"):
-        learn([server.url("/f", status(503))], store, QUICK)
-    assert len(server.requests["/f"]) == QUICK.attempts
-    with pytest.raises(SourceError, match="ended 999999 bytes early"):
-        learn([server.url("/g", cut(DATA, 1, "close"))], store, QUICK)
-
-
-def test_a_page_in_place_of_the_file_does_not_give_its_size(store: Store, server: Server):
-    page, file = server.url("/page", whole(b"not here")), server.url("/f", whole(DATA))
-    with Measure(Here(store, QUICK)) as measure:
-        assert measure([page, file], want(DATA).sha256) == (want(DATA).sha256, len(DATA))
-
-
-def test_addresses_that_agree_are_not_downloaded(store: Store, server: Server):
+def test_a_known_checksum_needs_the_size_on_which_addresses_agree(store: Store, server: Server):
+    expected = (want(DATA).sha256, len(DATA))
     urls = [server.url(path, whole(DATA)) for path in ("/f", "/g")]
     with Measure(Here(store, QUICK)) as measure:
-        assert measure([server.url("/no", status(404)), *urls], want(DATA).sha256) == (want(DATA).sha256, len(DATA))
-    assert not store.path(want(DATA).sha256).exists()
+        assert measure([server.url("/no", status(404)), *urls], expected[0]) == expected
+        assert not store.path(expected[0]).exists()
+        # A page in place of the file does not give its size.
+        assert measure([server.url("/page", whole(b"not here")), urls[0]], expected[0]) == expected

@@ -8,12 +8,9 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 
-from reprokit.supply.locked_input import LockedInput
 from tests.support.fetching import Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, whole
 from tests.support.paths import ROOT
@@ -24,8 +21,8 @@ DRIVER = """
 import os, signal, sys, time, traceback
 from pathlib import Path
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.store import Store
 from reprokit.supply.locked_input import LockedInput
+from reprokit.supply.store import Store
 from tests.support.fetching import LOCAL, Fetch
 wants = eval(sys.stdin.readline())
 fetch = Fetch(Store(Path(sys.argv[1])))
@@ -55,16 +52,6 @@ def slowly(data: bytes) -> Behaviour:
     return reply
 
 
-@contextmanager
-def driver(fetch: Fetch, wants: list[LockedInput]) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, "-c", DRIVER, str(fetch.store.root)]
-    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None
-        process.stdin.write(f"{wants!r}\n")
-        yield process
-        process.stdin.close()
-
-
 def verify(fetch: Fetch) -> int:
     """The number of published files, after checking that each has the bytes of its name."""
     published = list((fetch.store.root / "sha256").glob("*/*"))
@@ -73,7 +60,7 @@ def verify(fetch: Fetch) -> int:
     return len(published)
 
 
-@pytest.mark.kills(20)
+@pytest.mark.kills(5)
 def test_a_store_bears_kills_at_any_moment(fetch: Fetch, server: Server, kills: int):
     chance = random.Random(kills)
     big = [content(6_000_000, seed) for seed in (1, 2)]
@@ -84,8 +71,10 @@ def test_a_store_bears_kills_at_any_moment(fetch: Fetch, server: Server, kills: 
     def resumed() -> bool:
         return any(request.start for path in ("/0", "/1") for request in server.requests[path])
 
-    with driver(fetch, wants) as process:
+    command = [sys.executable, "-c", DRIVER, str(fetch.store.root)]
+    with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(f"{wants!r}\n")
         while dead < kills or (dead < 20 * kills and not resumed()):
             process.stdin.write(f"{chance.uniform(0.001, latest)}\n")
             process.stdin.flush()
@@ -107,4 +96,5 @@ def test_a_store_bears_kills_at_any_moment(fetch: Fetch, server: Server, kills: 
         process.stdin.write("0\n")
         process.stdin.flush()
         assert process.stdout.readline() == "0\n"
+        process.stdin.close()
     assert verify(fetch) == len(files) and fetch.left_over() == [] and resumed()

@@ -76,46 +76,46 @@ def recipe(**data: Any) -> Recipe:
     )
 
 
-def quiet(line: str) -> None:
-    pass
+def lock(mirrors: Mirrors, *kept: PlainFile | RecordFile, **data: Any) -> tuple[PlainFile | RecordFile, ...]:
+    return data_of(recipe(**(data or {"source": f"zenodo:{RECORD}"})), kept, False, mirrors, print)
 
 
-def test_lock_takes_size_and_md5_from_the_record_and_downloads_nothing(api: Upstream, store: Store, mirrors: Mirrors):
-    (locked,) = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, mirrors, quiet)
+def test_lock_takes_size_and_md5_from_the_record_and_downloads_nothing(api: Upstream, mirrors: Mirrors):
+    (locked,) = lock(mirrors)
     assert isinstance(locked, RecordFile)
     assert (locked.md5, locked.size, locked.sha256) == (MD5, len(CONTENT), None)
     assert [path for _, path, _, _ in api.requests] == [f"/api/records/{RECORD}"]
-    assert data_of(recipe(source=f"zenodo:{RECORD}"), [locked], False, mirrors, quiet) == (locked,)
+    assert lock(mirrors, locked) == (locked,)
     assert len(api.requests) == 1  # what is locked is not asked for again
+    urls = ("https://forge.test/x",)
+    old = PlainFile(name=NAME, sha256="a" * 64, size=1, urls=urls)
+    assert lock(mirrors, old, urls=list(urls)) == (old,)  # a plain file keeps its form
 
 
-def test_the_first_fetch_adds_the_sha256_to_the_lock(api: Upstream, store: Store, mirrors: Mirrors, tmp_path: Path):
-    data = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, mirrors, quiet)
-    path = tmp_path / "paper.lock.yaml"
-    lock_file.write(path, Lock(recipe="paper", data=data))
+def test_the_first_fetch_adds_the_sha256_to_the_lock(
+    api: Upstream, store: Store, mirrors: Mirrors, tmp_path: Path, recipes: Path
+):
+    data = lock(mirrors)
+    recipe_path = write_recipe(recipes, a_lock("paper").model_copy(update={"data": data}))
+    path = lock_file.lock_path(recipe_path)
     assert lock_file.read(path).data == data
-    found = fetch_all(lock_file.read(path).data_inputs(), mirrors)
-    assert (found.files, found.bytes) == (1, len(CONTENT))
+    # What was not fetched yet is listed and not exported.
+    (row,) = of_target(store, "paper")
+    assert (row.name, row.size, row.here) == (NAME, len(CONTENT), False)
+    assert export_inputs(["paper"], tmp_path / "x.rkit", store).files == ()
+    fetched = fetch_all(lock_file.read(path).data_inputs(), mirrors)
+    assert (fetched.files, fetched.bytes) == (1, len(CONTENT))
     lock_file.complete(path, store)
     (file,) = lock_file.read(path).data
     assert file.sha256 == hashlib.sha256(CONTENT).hexdigest()
     assert store.path(file.sha256).read_bytes() == CONTENT
+    (row,) = of_target(store, "paper")
+    assert row.here and row.key == file.sha256
     assert fetch_all([file.locked_input()], mirrors).files == 0
     assert fetch_all(Lock(recipe="paper", data=data).data_inputs(), mirrors).files == 0  # by its md5, too
-
-
-def test_what_was_not_fetched_yet_is_listed_and_not_exported(
-    api: Upstream, store: Store, mirrors: Mirrors, tmp_path: Path, recipes: Path
-):
-    data = data_of(recipe(source=f"zenodo:{RECORD}"), (), False, mirrors, quiet)
-    path = write_recipe(recipes, a_lock("paper").model_copy(update={"data": data}))
-    (row,) = of_target(store, "paper")
-    assert (row.name, row.size, row.here) == (NAME, len(CONTENT), False)
-    assert export_inputs(["paper"], tmp_path / "x.rkit", store).files == ()
-    fetch_all(lock_file.read(lock_file.lock_path(path)).data_inputs(), mirrors)
-    lock_file.complete(lock_file.lock_path(path), store)
-    (row,) = of_target(store, "paper")
-    assert row.here and row.key == hashlib.sha256(CONTENT).hexdigest()
+    # An md5 of one record says nothing of another.
+    assert data[0].locked_input().stored(store)
+    assert not data[0].model_copy(update={"source": "zenodo:1"}).locked_input().stored(store)
 
 
 def test_other_bytes_are_refused(api: Upstream, store: Store, mirrors: Mirrors):
@@ -126,23 +126,13 @@ def test_other_bytes_are_refused(api: Upstream, store: Store, mirrors: Mirrors):
     assert not locked.stored(store) and not any((store.root / "sha256").rglob("*"))
 
 
-def test_an_md5_of_one_record_says_nothing_of_another(api: Upstream, store: Store, mirrors: Mirrors):
-    locked = zenodo.find(RECORD, NAME, mirrors)
-    fetch_all([locked.locked_input()], mirrors)
-    assert not locked.model_copy(update={"source": "zenodo:1"}).locked_input().stored(store)
-
-
-def test_the_form_of_october_2023(api: Upstream, mirrors: Mirrors):
-    document = answer()
+def test_the_form_of_october_2023_and_links_that_are_not_followed(api: Upstream, mirrors: Mirrors):
+    document = answer(links={"self": "http://169.254.169.254/latest/meta-data"})
     for file in document["files"]:
         file["filename"], file["checksum"] = file.pop("key"), file["checksum"].removeprefix("md5:")
     serve(api, document)
-    assert zenodo.find(RECORD, NAME, mirrors).md5 == MD5
-
-
-def test_links_of_the_answer_are_not_followed(api: Upstream, mirrors: Mirrors):
-    serve(api, answer(links={"self": "http://169.254.169.254/latest/meta-data"}))
-    assert zenodo.find(RECORD, NAME, mirrors).urls == (f"{zenodo.ADDRESS}/records/{RECORD}/files/{NAME}?download=1",)
+    file = zenodo.find(RECORD, NAME, mirrors)
+    assert file.md5 == MD5 and file.urls == (f"{zenodo.ADDRESS}/records/{RECORD}/files/{NAME}?download=1",)
 
 
 @pytest.mark.parametrize(
@@ -171,18 +161,11 @@ def test_links_of_the_answer_are_not_followed(api: Upstream, mirrors: Mirrors):
         answer(checksum=None),
     ],
 )
-@pytest.mark.slow
 def test_what_makes_no_sense_is_refused(api: Upstream, mirrors: Mirrors, document: Any):
     serve(api, document)
     with pytest.raises(SourceError) as error:
         zenodo.find(RECORD, NAME, mirrors)
     assert error.value.where.endswith(f"/api/records/{RECORD}") and len(error.value.message) < 400
-
-
-def test_two_files_of_one_name_are_refused(api: Upstream, mirrors: Mirrors):
-    serve(api, {"files": [answer()["files"][0], answer(size=1)["files"][0]]})
-    with pytest.raises(SourceError, match="twice"):
-        zenodo.find(RECORD, NAME, mirrors)
 
 
 def test_long_lists_are_bounded(api: Upstream, mirrors: Mirrors, monkeypatch: pytest.MonkeyPatch):
@@ -194,11 +177,14 @@ def test_long_lists_are_bounded(api: Upstream, mirrors: Mirrors, monkeypatch: py
         zenodo.find(RECORD, NAME, mirrors)
 
 
-def test_a_missing_record_and_a_missing_file(api: Upstream, mirrors: Mirrors):
+def test_missing_records_and_files_and_files_of_one_name(api: Upstream, mirrors: Mirrors):
     with pytest.raises(SourceError, match=r"no file 'tiny-dat\.txt'; did you mean tiny-data\.txt"):
         zenodo.find(RECORD, "tiny-dat.txt", mirrors)
     with pytest.raises(SourceError, match="HTTP 404"):
         zenodo.find("1", NAME, mirrors)
+    serve(api, {"files": [answer()["files"][0], answer(size=1)["files"][0]]})
+    with pytest.raises(SourceError, match="twice"):
+        zenodo.find(RECORD, NAME, mirrors)
 
 
 @pytest.mark.parametrize(
@@ -215,9 +201,3 @@ def test_a_missing_record_and_a_missing_file(api: Upstream, mirrors: Mirrors):
 def test_a_recipe_names_a_record_or_addresses(data: dict[str, Any]):
     with pytest.raises(ValueError):
         recipe(**data)
-
-
-def test_a_plain_file_keeps_its_form(store: Store, mirrors: Mirrors):
-    urls = ("https://forge.test/x",)
-    old = PlainFile(name=NAME, sha256="a" * 64, size=1, urls=urls)
-    assert data_of(recipe(urls=list(urls)), [old], False, mirrors, quiet) == (old,)

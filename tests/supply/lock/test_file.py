@@ -43,9 +43,7 @@ def test_what_is_written_is_read(tmp_path: Path):
     file.write(path, a_lock())
     assert file.read(path) == a_lock()
     assert [p.name for p in path.parent.iterdir()] == ["x.lock.yaml"]
-
-
-def test_a_package_is_one_line_that_begins_with_its_name():
+    # A package is one line that begins with its name.
     lines = file.text_of(a_lock()).splitlines()
     assert lines[0].startswith("#")
     packages = [line.strip() for line in lines if "pool/main" in line]
@@ -57,11 +55,6 @@ def test_a_package_is_one_line_that_begins_with_its_name():
 def test_versions_that_look_like_numbers_or_dates_stay_text(version: str):
     lock = Lock(recipe="x", variants={"cpu": variant(apt=(package("a0", version),))})
     assert file.parse(file.text_of(lock), "x.lock.yaml", "x") == lock
-
-
-def test_a_lock_that_is_not_there(tmp_path: Path):
-    with pytest.raises(FileNotFoundError):
-        file.read(tmp_path / "x.lock.yaml")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +87,9 @@ def test_what_is_no_lock_of_this_recipe_is_refused(text: str):
         file.parse(text, "x.lock.yaml", "x")
 
 
-def test_a_file_that_is_no_text(tmp_path: Path):
+def test_a_file_that_cannot_be_read(tmp_path: Path):
+    with pytest.raises(FileNotFoundError):
+        file.read(tmp_path / "x.lock.yaml")
     (tmp_path / "x.lock.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(UsageError, match="cannot read the lock"):
         file.read(tmp_path / "x.lock.yaml")

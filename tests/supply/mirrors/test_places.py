@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import socket
 from base64 import b64encode
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -47,44 +49,48 @@ def host(store: Store) -> Host:
 def test_apt(host: Host):
     remember_archive(host.store, "debian", "http://seen.test/debian")
     host.apt = AptSettings({"debian": "http://host.test/debian"})
-    found = list(
-        host(apt=["http://one.test/{archive}/{path}", "llvm=http://l.test/{path}", "file:///srv/{path}"]).urls(DEB)
-    )
-    assert found[:4] == [
+    templates = ["http://one.test/{archive}/{path}", "llvm=http://l.test/{path}", "file:///srv/{path}"]
+    *first, last = host(apt=templates).urls(DEB)
+    assert first[:4] == [
         "http://one.test/debian/pool/main/c/c.deb",
         "file:///srv/pool/main/c/c.deb",
         "http://host.test/debian/pool/main/c/c.deb",
         "http://seen.test/debian/pool/main/c/c.deb",
     ]
-    assert found[-1].endswith("/archive/debian/20261121T000000Z/pool/main/c/c.deb")
+    assert last.endswith("/archive/debian/20261121T000000Z/pool/main/c/c.deb")
+    # An archive without a name has the lock's address only.
+    urls = ("https://vendor.test/apt/pool/x.deb",)
+    vendors = LockedInput("apt", "x 1", A, 1, {"archive": "vendor", "path": "pool/x.deb"}, urls)
+    assert tuple(host(apt=["debian=http://m.test/{path}"]).urls(vendors)) == urls
+    # Only an archive's own hosts are stood in for.
+    host.apt = AptSettings()
+    mirrored = ["http://m.test/debian/dists/stable/InRelease"]
+    for name, archives, expected in (
+        ("vendor.test", (), []),
+        ("seen.test", (), mirrored),
+        ("base.test", ("base.test",), mirrored),
+        ("m.test", ("m.test",), []),
+    ):
+        places = host(apt=["http://m.test/{archive}/{path}"])
+        assert places.archive(f"http://{name}/debian/dists/stable/InRelease", archives) == expected, name
 
 
-def test_an_archive_without_a_name_has_the_locks_address_only(host: Host):
-    want = LockedInput(
-        "apt", "x 1", A, 1, {"archive": "vendor", "path": "pool/x.deb"}, ("https://vendor.test/apt/pool/x.deb",)
-    )
-    assert list(host(apt=["debian=http://m.test/{path}"]).urls(want)) == ["https://vendor.test/apt/pool/x.deb"]
-
-
-def test_plain_files(host: Host):
-    want = LockedInput(
-        "files", "cub.zip", A, 1, {"name": "cub.zip"}, ("https://forge.test/o/cub.zip?v=1", "http://two.test/c")
-    )
-    found = host(files=["https://m.test/{host}/{path}", "file:///srv/{name}", "file:///by-hash/{sha256}"]).urls(want)
-    assert list(found) == [
+def test_plain_files_and_conda_packages(host: Host):
+    urls = ("https://forge.test/o/cub.zip?v=1", "http://two.test/c")
+    file = LockedInput("files", "cub.zip", A, 1, {"name": "cub.zip"}, urls)
+    templates = ["https://m.test/{host}/{path}", "file:///srv/{name}", "file:///by-hash/{sha256}"]
+    assert list(host(files=templates).urls(file)) == [
         "https://m.test/forge.test/o/cub.zip?v=1",
         "https://m.test/two.test/c",
         "file:///srv/cub.zip",
         f"file:///by-hash/{A}",
-        *want.urls,
+        *urls,
     ]
-
-
-def test_conda(host: Host):
     fields = {"channel": "conda-forge", "subdir": "linux-64", "file": "x-1-0.conda"}
-    found = list(host(conda=["https://m.test/cloud/{channel}"]).urls(LockedInput("conda", "x-1-0.conda", A, 1, fields)))
-    assert found[0] == "https://m.test/cloud/conda-forge/linux-64/x-1-0.conda"
-    assert found[1].endswith("/conda-forge/linux-64/x-1-0.conda") and len(found) == 2
+    package = LockedInput("conda", "x-1-0.conda", A, 1, fields)
+    mirror, public = host(conda=["https://m.test/cloud/{channel}"]).urls(package)
+    assert mirror == "https://m.test/cloud/conda-forge/linux-64/x-1-0.conda"
+    assert public.endswith("/conda-forge/linux-64/x-1-0.conda")
     assert host().channels("main")[0].endswith("/pkgs/main")
 
 
@@ -103,22 +109,20 @@ def test_git_and_its_dead_mirrors(host: Host):
     assert host(**lists).git(url) == [local, url, dead]  # the next run knows
 
 
-@pytest.mark.parametrize("error", ["HTTP 404", "HTTP 403", "the file has 3 bytes there, expected 4", "other bytes: x"])
-def test_who_answers_is_not_dead(host: Host, error: str):
+@pytest.mark.parametrize(
+    ("error", "is_last"),
+    [
+        *((why, False) for why in ("HTTP 404", "HTTP 403", "the file has 3 bytes there, expected 4", "other bytes: x")),
+        *((why, True) for why in ("HTTP 503", "HTTP 429", "stalled", "it does not answer")),
+    ],
+)
+def test_a_host_that_does_not_serve_goes_last(host: Host, error: str, is_last: bool):
     places = host(files=["https://m.test/{path}"])
-    want = LockedInput("files", "f", A, 1, {}, ("https://forge.test/f",))
+    file = LockedInput("files", "f", A, 1, {}, ("https://forge.test/f",))
     for _ in range(5):
         places.report("https://m.test/f", error)
-    assert next(places.urls(want)) == "https://m.test/f"
-
-
-@pytest.mark.parametrize("error", ["HTTP 503", "HTTP 429", "stalled", "it does not answer"])
-def test_who_does_not_serve_goes_last(host: Host, error: str):
-    places = host(files=["https://m.test/{path}"])
-    want = LockedInput("files", "f", A, 1, {}, ("https://forge.test/f",))
-    for _ in range(2):
-        places.report("https://m.test/f", error)
-    assert list(places.urls(want)) == ["https://forge.test/f", "https://m.test/f"]
+    urls = ["https://m.test/f", "https://forge.test/f"]
+    assert list(places.urls(file)) == (urls[::-1] if is_last else urls)
 
 
 def page(*files: str, host: str = "") -> bytes:
@@ -177,23 +181,20 @@ def test_an_index_that_fails_is_left_for_this_run_and_named(
     assert (error.value.message, error.value.where) == (f"{WHEEL.name}: HTTP 500", f"{root}/broken")
 
 
-@pytest.mark.parametrize("status", [403, 404, 410])
-def test_an_index_without_the_project_is_asked_for_the_next_one(host: Host, upstream: Upstream, status: int):
-    upstream.answers |= {"/simple/p/": (status, {}, b""), "/simple/q/": (200, {}, page("q-1-py3-none-any.whl"))}
-    places = host(f"http://127.0.0.1:{upstream.port}/simple")
-    other = LockedInput(
-        "wheels", "q-1-py3-none-any.whl", A, 1, {"name": "q", "version": "1", "file": "q-1-py3-none-any.whl"}
-    )
-    assert list(places.urls(WHEEL)) == []
-    assert len(list(places.urls(other))) == 1
-    assert not places.silent(WHEEL)
-
-
-def test_an_index_with_credentials(host: Host, upstream: Upstream):
+def test_an_index_without_the_project_is_asked_for_the_next_one(host: Host, upstream: Upstream):
+    file = "q-1-py3-none-any.whl"
+    other = LockedInput("wheels", file, A, 1, {"name": "q", "version": "1", "file": file})
+    upstream.answers["/simple/q/"] = (200, {}, page(file))
+    for status in (403, 404, 410):
+        upstream.answers["/simple/p/"] = (status, {}, b"")
+        places = host(f"http://127.0.0.1:{upstream.port}/simple")
+        assert list(places.urls(WHEEL)) == [] and len(list(places.urls(other))) == 1
+        assert not places.silent(WHEEL)
+    # An index with credentials.
     upstream.answers["/simple/p/"] = (200, {}, page(WHEEL.name))
     host.pip = PipSettings(f"http://me:p%40ss@127.0.0.1:{upstream.port}/simple")
     assert list(host().urls(WHEEL)) == [f"http://me:p%40ss@127.0.0.1:{upstream.port}/files/{WHEEL.name}"]
-    headers = {name.lower(): value for name, value in upstream.requests[0][2].items()}
+    headers = {name.lower(): value for name, value in upstream.requests[-1][2].items()}
     assert headers["authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
 
 
@@ -224,11 +225,31 @@ def test_proxies_are_each_tools_own(host: Host, upstream: Upstream, monkeypatch:
     assert proxy("https://index.test/simple/p/") == "pip.test"
 
 
-def test_only_an_archives_own_hosts_are_stood_in_for(host: Host):
-    places = host(apt=["http://m.test/{archive}/{path}"])
-    remember_archive(host.store, "debian", "http://seen.test/debian")
-    assert places.archive("http://vendor.test/debian/dists/stable/InRelease") == []
-    mirrored = ["http://m.test/debian/dists/stable/InRelease"]
-    assert places.archive("http://seen.test/debian/dists/stable/InRelease") == mirrored
-    assert places.archive("http://base.test/debian/dists/stable/InRelease", ("base.test",)) == mirrored
-    assert places.archive("http://m.test/debian/dists/stable/InRelease", ("m.test",)) == []
+def test_folders_of_every_kind_need_no_network(host: Host, store: Store, tmp_path: Path, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{taken.getsockname()[1]}")
+
+        def put(path: str, kind: str, fields: dict[str, str], *urls: str) -> LockedInput:
+            data = f"{kind} {path}".encode()
+            sha256 = hashlib.sha256(data).hexdigest()
+            file = tmp_path / "srv" / path.replace("BY-HASH", sha256)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            return LockedInput(kind, file.name, sha256, len(data), {"name": file.name, **fields}, urls)
+
+        wheel = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
+        deb = {"archive": "debian", "path": "pool/main/g/g++_1_amd64.deb"}
+        conda = {"channel": "conda-forge", "subdir": "noarch", "file": "x-1-0.conda"}
+        inputs = [
+            put("debian/pool/main/g/g++_1_amd64.deb", "apt", deb),
+            put(f"wheels/{wheel}", "wheels", {"name": "torch", "version": "1.12.1+cu113", "file": wheel}),
+            put("conda-forge/noarch/x-1-0.conda", "conda", conda),
+            put("by-hash/BY-HASH", "files", {}, "https://forge.invalid/cub.zip"),
+        ]
+        templates = {"apt": "{archive}/{path}", "wheels": "wheels", "conda": "{channel}", "files": "by-hash/{sha256}"}
+        root = (tmp_path / "srv").as_uri()
+        places = host(**{kind: [f"{root}/{template}"] for kind, template in templates.items()})
+        assert fetch_all(inputs, places).files == 4
+        assert all(store.path(each.sha256).is_file() for each in inputs)

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-
 from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 
@@ -25,12 +21,14 @@ def failed(rest: Rest, times: int = 2, url: str = DEAD) -> Rest:
     return rest
 
 
-def test_a_host_that_failed_twice_goes_last(store: Store):
-    assert failed(Rest(store)).order([DEAD, OTHER]) == [OTHER, DEAD]
-
-
-def test_one_failure_is_an_accident(store: Store):
-    assert failed(Rest(store), 1).order([DEAD, OTHER]) == [DEAD, OTHER]
+def test_hosts_that_failed_twice_go_last_and_equals_keep_their_order(store: Store):
+    rest = Rest(store)
+    for number, count in enumerate((0, 2, 1, 3, 0)):
+        failed(rest, count, f"http://{number}.test/")
+    failed(rest, url="file:///srv/a")  # on this machine: stays where it is
+    urls = [f"http://{number}.test/" for number in range(5)]
+    ordered = rest.order(["file:///srv/a", *urls, "file:///srv/a"])
+    assert ordered == ["file:///srv/a", *(urls[number] for number in (0, 2, 4, 1, 3))]
 
 
 def test_the_resting_get_another_chance_after_an_hour(store: Store):
@@ -42,21 +40,6 @@ def test_the_resting_get_another_chance_after_an_hour(store: Store):
     assert not rest.resting(DEAD)
     assert not failed(rest, 1).resting(DEAD)
     assert failed(rest, 1).resting(DEAD)
-
-
-def test_what_is_on_this_machine_stays_where_it_is(store: Store):
-    rest = failed(failed(Rest(store), url="file:///srv/a"))
-    assert rest.order(["file:///srv/a", DEAD, "file:///srv/a"]) == ["file:///srv/a", DEAD]
-
-
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=8))
-@pytest.mark.slow
-def test_nothing_is_lost_and_equals_keep_their_order(tmp_path_factory, failures: list[int]):
-    rest = Rest(Store(tmp_path_factory.mktemp("store")))
-    urls = [f"http://{number}.test/" for number in range(len(failures))]
-    for url, count in zip(urls, failures, strict=True):
-        failed(rest, count, url)
-    assert rest.order(urls) == sorted(urls, key=lambda url: failures[urls.index(url)] >= 2)
 
 
 def test_failures_outlive_the_process(store: Store):

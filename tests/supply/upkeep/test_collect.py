@@ -22,20 +22,29 @@ LATER = YOUNG_S + 60
 
 def collect(store: Store, everything: bool = False, after_s: float = 0) -> Plan:
     with store.alone():
-        found = plan(store, everything, time.time() + after_s)
-        free(store, found)
-    return found
+        planned = plan(store, everything, time.time() + after_s)
+        free(store, planned)
+    return planned
 
 
-def test_what_locks_name_stays(store: Store, recipes: Path, commit: Commit):
-    for content in (b"named", b"data", b"not"):
+def test_what_locks_name_stays(store: Store, recipes: Path, tmp_path: Path, commit: Commit):
+    for content in (b"named", b"data", b"used", b"no"):
         put(store, content)
     write_recipe(recipes, a_lock("x", [plain(b"named")], [commit], data=[plain(b"data")]))
-    found = collect(store, everything=True)
-    assert [each.size for each in found.goes] == [3] and found.size == 3
-    assert {each.key for each in found.named} == {plain(b"named").sha256, plain(b"data").sha256, commit}
-    assert not store.path(plain(b"not").sha256).exists()
-    assert store.path(plain(b"named").sha256).exists() and folder_of(commit, store).exists()
+    used = lock_file.lock_path(write_recipe(tmp_path / "elsewhere", a_lock("y", [plain(b"used")])))
+    store.used(used)
+    with store.alone():
+        assert len(plan(store, everything=True).goes) == 1
+    assert store.path(plain(b"no").sha256).exists()  # planning frees nothing
+    collected = collect(store, everything=True)
+    assert [each.size for each in collected.goes] == [2] and collected.size == 2
+    named = {plain(content).sha256 for content in (b"named", b"data", b"used")}
+    assert {each.key for each in collected.named} == {*named, commit}
+    assert not store.path(plain(b"no").sha256).exists()
+    assert all(store.path(sha256).exists() for sha256 in named) and folder_of(commit, store).exists()
+    used.unlink()
+    collect(store, everything=True)
+    assert not store.path(plain(b"used").sha256).exists()
 
 
 def test_what_is_young_stays_for_a_day(store: Store, recipes: Path, commit: Commit):
@@ -45,17 +54,6 @@ def test_what_is_young_stays_for_a_day(store: Store, recipes: Path, commit: Comm
     collect(store, after_s=LATER)
     assert not store.path(sha256).exists() and not folder_of(commit, store).exists()
     assert not list((store.root / "tmp").iterdir())
-
-
-def test_a_lock_used_from_elsewhere_keeps_what_it_names_while_it_exists(store: Store, recipes: Path, tmp_path: Path):
-    sha256 = put(store, b"named")
-    lock = lock_file.lock_path(write_recipe(tmp_path / "elsewhere", a_lock("x", [plain(b"named")])))
-    store.used(lock)
-    collect(store, everything=True)
-    assert store.path(sha256).exists()
-    lock.unlink()
-    collect(store, everything=True)
-    assert not store.path(sha256).exists()
 
 
 def test_a_lock_that_cannot_be_read_stops_it(store: Store, recipes: Path):
@@ -73,33 +71,22 @@ def test_partial_downloads_are_kept_for_a_week_with_what_is_beside_them(store: S
     for name in ("a" * 64, f"{'a' * 64}.json", f"{'a' * 64}.lock"):
         (folder / name).write_text("x")
     assert collect(store, after_s=PARTIAL_S - 60).leftovers == ()
-    (found,) = collect(store, after_s=PARTIAL_S + 60).leftovers
-    assert len(found.paths) == 3 and not list(folder.iterdir())
+    (leftover,) = collect(store, after_s=PARTIAL_S + 60).leftovers
+    assert len(leftover.paths) == 3 and not list(folder.iterdir())
 
 
-def test_scratch_of_the_dead_goes(store: Store, recipes: Path):
+def test_scratch_of_the_dead_goes_and_answers_stay(store: Store, recipes: Path):
     dead = store.root / "tmp" / "dead"
     (dead / "repository").mkdir(parents=True)
     (dead / "repository" / "pack").write_bytes(b"x" * 100)
-    assert collect(store).size == 100
-    assert not dead.exists()
-
-
-def test_answers_stay_and_their_old_halves_go(store: Store, recipes: Path):
     store.remember("wheels", "k", [1])
     half = store.root / "index" / "wheels" / "tmpabc"
     half.write_text("[")
-    collect(store, everything=True)
+    assert collect(store, everything=True).size == 100
+    assert not dead.exists()
     assert half.exists()  # who remembers takes no lock: it may be about to be renamed
     collect(store, after_s=LATER)
     assert not half.exists() and store.remembered("wheels", "k") == [1]
-
-
-def test_planning_frees_nothing(store: Store, recipes: Path):
-    sha256 = put(store, b"x")
-    with store.alone():
-        assert len(plan(store, everything=True).goes) == 1
-    assert store.path(sha256).exists()
 
 
 def test_an_interrupted_removal_of_a_repository_leaves_none_that_is_half(

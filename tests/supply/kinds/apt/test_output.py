@@ -37,37 +37,24 @@ def test_packages_with_epochs_quoted_names_and_archives(store: Store):
     assert (curl.archive, curl.path) == ("debian", "pool/main/c/curl/curl_7.88.1-10+deb12u15_amd64.deb")
     assert (curl.version, curl.size, curl.sha256, curl.url) == ("7.88.1-10+deb12u15", 315800, SHA(1), None)
     assert (dbus.name, dbus.version, dbus.archive) == ("libdbus-1-3", "2:1.14-1", "debian-security")
-    assert (tool.version, tool.architecture, tool.url) == (
-        "1.0~rc1",
-        "all",
-        "http://lab.test/own/./tool_1.0~rc1_all.deb",
-    )
+    address = "http://lab.test/own/./tool_1.0~rc1_all.deb"
+    assert (tool.version, tool.architecture, tool.url) == ("1.0~rc1", "all", address)
 
 
-def test_the_order_is_not_that_of_apt(store: Store):
+def test_the_order_is_not_that_of_apt_and_archives_are_remembered_without_credentials(store: Store):
     lines = URIS.splitlines()
     assert packages_of("\n".join([*lines[::-1], *lines]), store) == packages_of(URIS, store)
-
-
-def test_a_package_without_a_sha256_is_none(store: Store):
-    assert packages_of(URIS.replace("SHA256:", "MD5Sum:"), store) == ()
-
-
-def test_archives_are_remembered_without_credentials(store: Store):
-    packages_of(URIS, store)
     assert remembered(store, "debian") == ("http://mirror.test/debian",)
     assert remembered(store, "debian-security") == ("http://mirror.test/pub/debian-security",)
+    assert packages_of(URIS.replace("SHA256:", "MD5Sum:"), store) == ()
 
 
 def test_versions_by_suite():
     assert [(line.name, line.version) for line in listed(LISTED)][:2] == [("curl", "7.88.1-10+deb12u15")] * 2
     assert listed(LISTED)[3].suite == "mirror.test_pub_debian-security_dists_bookworm-security"
     assert {line.name for line in listed(LISTED)} == {"curl", "libdbus-1-3"}
-
-
-def test_a_list_is_called_as_apt_calls_it():
     line = "  own | 1 | http://lab.test:8080/a_b/~me/debian buster/updates/main amd64 Packages\n"
-    assert [found.suite for found in listed(line)] == ["lab.test:8080_a%5fb_%7eme_debian_dists_buster_updates"]
+    assert [each.suite for each in listed(line)] == ["lab.test:8080_a%5fb_%7eme_debian_dists_buster_updates"]
 
 
 @pytest.mark.parametrize(

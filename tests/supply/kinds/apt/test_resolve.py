@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,22 +15,17 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.blocks import templates
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.apt import resolve
-from reprokit.supply.kinds.apt.container import WITHOUT_VENDOR, BaseApt
-from reprokit.supply.kinds.apt.drift import drifts
-from reprokit.supply.kinds.apt.install import AptInstall
+from reprokit.supply.kinds.apt import container, resolve
+from reprokit.supply.kinds.apt.container import WITHOUT_VENDOR, BaseApt, CommandResult
+from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
 from reprokit.supply.kinds.apt.resolve import lock_apt, moved_apt
 from reprokit.supply.kinds.kind import Moved, Tools
-from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.policy import locked as refusing
-from reprokit.supply.served_set import ServedSet
+from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
 from tests.support.apt_archive import Archive
 from tests.support.fetching import local_mirrors
-from tests.support.names import unique
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("apt-lock")]
+in_one_worker = pytest.mark.xdist_group("apt-lock")
 EARLY, LATE = "Sat, 05 Sep 2026 09:31:36 UTC", "Fri, 20 Nov 2026 02:12:41 UTC"
 
 
@@ -41,22 +37,14 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
 
 
 @pytest.fixture(scope="module")
-def base(engine: Engine, bookworm, served: Archive) -> Iterator[BaseImage]:
+def base(engine: Engine, images, bookworm, served: Archive) -> BaseImage:
     """Debian 12 whose apt has the local archive, and a vendor's that does not answer."""
-    script = (
-        f"echo 'deb [trusted=yes] {served.url} bookworm main' >/etc/apt/sources.list;"
-        "echo 'deb [trusted=yes] http://127.0.0.1:9/cuda ./' >/etc/apt/sources.list.d/cuda-ubuntu.list"
-    )
-    name = unique("apt")
-    container = engine.create_container(name, {"Image": bookworm.base.name, "Cmd": ["sh", "-c", script]})
-    try:
-        engine.start(container)
-        list(engine.logs(container, follow=True))
-        image = engine.commit(container, name, "1")
-    finally:
-        engine.remove(container, force=True)
-    yield BaseImage("nvidia/cuda:1", f"{name}:1", image, "engine")
-    engine.remove_image(f"{name}:1", force=True)
+    sources = {
+        "etc/apt/sources.list": f"deb [trusted=yes] {served.url} bookworm main\n".encode(),
+        "etc/apt/sources.list.d/cuda-ubuntu.list": b"deb [trusted=yes] http://127.0.0.1:9/cuda ./\n",
+    }
+    image = images.on(bookworm.base.name, "apt", [sources])
+    return BaseImage("nvidia/cuda:1", image, engine.image(image)["Id"], "engine")
 
 
 @pytest.fixture
@@ -93,6 +81,8 @@ def reused(started: BaseApt, archive: Archive, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(resolve, "BaseApt", again)
 
 
+@in_one_worker
+@pytest.mark.usefixtures("reused")
 def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, archive, store):
     files = {
         file.name.partition("_")[0]: file
@@ -104,6 +94,9 @@ def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, a
             archive.deb("tzdata", "9999"),
             archive.deb("recommended"),
             archive.deb("more", Depends="lib", Recommends="recommended"),
+            archive.deb("free", Depends="extra | plain"),
+            archive.deb("plain"),
+            archive.deb("extra", component="contrib"),
         )
     }
     archive.publish(EARLY)
@@ -112,78 +105,83 @@ def test_dependencies_upgrades_and_what_earlier_blocks_installed(engine, base, a
         AptInstall("llvm", ("more",), before=("app",)),
         AptInstall("git", ("more",)),  # of a stage that starts at the base
         AptInstall("tvm", ("lib",), before=("app", "more")),
+        AptInstall("wheels", ("free",)),
+        AptInstall("cuda", ("extra",), ("free",), ("contrib",)),  # components count from their block on
     ]
     packages, as_of = lock_apt(installs, tools(engine, base, store))
     assert {p.name: p.blocks for p in packages} == {
         "app": ("apt",),
         "either": ("apt",),
+        "extra": ("cuda",),
+        "free": ("wheels",),
         "lib": ("apt", "git"),
         "more": ("git", "llvm"),
+        "plain": ("wheels",),
         "tzdata": ("apt",),
     }
     assert as_of == "20260905T093136Z"
     for package in packages:
         content = files[package.name].read_bytes()
         assert (package.sha256, package.size) == (hashlib.sha256(content).hexdigest(), len(content))
-        assert package.url == f"{archive.url}/pool/main/{files[package.name].name}"
+        assert package.url == f"{archive.url}/{files[package.name].relative_to(archive.folder)}"
     assert next(p.version for p in packages if p.name == "lib") == "1:1.5+b1"
-    archive.publish(LATE)
-    assert lock_apt(installs, tools(engine, base, store)) == (packages, "20261120T021241Z")
-    mirrors = local_mirrors(store)
-    assert fetch_all([p.locked_input() for p in packages], mirrors).files == len(packages)
+    assert fetch_all([p.locked_input() for p in packages], local_mirrors(store)).files == len(packages)
 
 
-def test_components_are_asked_for_from_their_block_on(engine, base, archive, store):
-    archive.deb("free", Depends="more | plain")
-    archive.deb("plain")
-    archive.deb("more", component="contrib")
-    archive.publish(EARLY)
-    installs = [AptInstall("apt", ("free",)), AptInstall("cuda", ("more",), ("free",), ("contrib",))]
-    packages, _ = lock_apt(installs, tools(engine, base, store))
-    assert [(p.name, p.path.split("/")[2]) for p in packages] == [
-        ("free", "main"),
-        ("more", "contrib"),
-        ("plain", "main"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("asked", "kind", "message", "hint"),
-    [
-        ("tool=1.5", UsageError, "no such version: tool 1.5", "versions for nvidia/cuda:1: 2.0, 1.0"),
-        ("toolx", UsageError, "nvidia/cuda:1 has no package toolx; did you mean tool?", ""),
-        ("virtual", UsageError, "nvidia/cuda:1 has no package virtual", ""),
-        ("broken", SourceError, "broken cannot be installed: broken : Depends: nowhere but it is not installable", ""),
-    ],
-)
-def test_what_cannot_be_installed_is_named_with_its_block(
-    reused, engine, base, archive, store, asked, kind, message, hint
-):
+@in_one_worker
+@pytest.mark.usefixtures("reused")
+def test_what_cannot_be_installed_is_named_with_its_block(engine, base, archive, store):
     for version in ("1.0", "2.0"):
         archive.deb("tool", version)
     archive.deb("broken", Depends="nowhere, virtual")
     archive.publish(EARLY)
-    with pytest.raises(kind) as error:
-        lock_apt([AptInstall("base", ("tool=1.0",)), AptInstall("apt", (asked,))], tools(engine, base, store))
-    assert error.value.message.startswith(message)
-    assert (error.value.where, error.value.hint) == ("block apt", hint)
+    unmet = "broken cannot be installed: broken : Depends: nowhere but it is not installable"
+    for package, kind, message, hint in (
+        ("tool=1.5", UsageError, "no such version: tool 1.5", "versions for nvidia/cuda:1: 2.0, 1.0"),
+        ("toolx", UsageError, "nvidia/cuda:1 has no package toolx; did you mean tool?", ""),
+        ("virtual", UsageError, "nvidia/cuda:1 has no package virtual", ""),
+        ("broken", SourceError, unmet, ""),
+    ):
+        with pytest.raises(kind) as error:
+            lock_apt([AptInstall("base", ("tool=1.0",)), AptInstall("apt", (package,))], tools(engine, base, store))
+        assert error.value.message.startswith(message)
+        assert (error.value.where, error.value.hint) == ("block apt", hint)
 
 
-def test_a_vendors_lists_are_left_out_as_the_image_leaves_them_out(engine, base, archive, store):
-    assert WITHOUT_VENDOR in (templates() / "blocks/base.j2").read_text()
-    archive.publish(EARLY)
-    with pytest.raises(SourceError, match=r"cannot download the package lists of me/cuda:1: .*127\.0\.0\.1:9"):
-        lock_apt([AptInstall("apt", ("app",))], tools(engine, replace(base, reference="me/cuda:1"), store))
-
-
-def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store):
+@in_one_worker
+def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store, monkeypatch):
     archive.publish(EARLY)
     with BaseApt(tools(engine, base, store)) as apt:
         assert "proxy" not in str(engine.container(apt.name)["Config"]).lower()
         assert "http_proxy=http://127.0.0.1:" in apt.ask(["env"]).output
     assert engine.container(apt.name) is None
+    # A vendor's lists are omitted as the image omits them.
+    monkeypatch.setattr(container, "_TRIES", 1)
+    assert WITHOUT_VENDOR in (templates() / "blocks/base.j2").read_text()
+    with pytest.raises(SourceError, match=r"cannot download the package lists of me/cuda:1: .*127\.0\.0\.1:9"):
+        lock_apt([AptInstall("apt", ("app",))], tools(engine, replace(base, reference="me/cuda:1"), store))
 
 
+@pytest.mark.parametrize(
+    ("script", "limit", "message"),
+    [
+        ("yes | head -c 3M; yes | head -c 3M >&2; sleep infinity", "PROGRAM_OUTPUT=5242880", "prints more than 5 MiB"),
+        ("sleep infinity", "APT_SECONDS=2", "takes more than 2 s"),
+    ],
+)
+def test_a_package_manager_that_never_ends(engine, images, bookworm, store, monkeypatch, script, limit, message):
+    image = images.on(bookworm.base.name, "apt", [{"usr/bin/apt-get": f"#!/bin/sh\n{script}\n".encode()}])
+    base = BaseImage("me/base:1", image, engine.image(image)["Id"], "engine")
+    name, _, value = f"REPROKIT_LIMIT_{limit}".partition("=")
+    monkeypatch.setenv(name, value)
+    tried = BaseApt(tools(engine, base, store))
+    with pytest.raises(SourceError, match=f"me/base:1 {message}") as caught:
+        tried.__enter__()
+    assert f"{name}=" in caught.value.hint
+    assert engine.container(tried.name) is None
+
+
+@in_one_worker
 @pytest.mark.usefixtures("reused")
 def test_what_moved_and_what_takes_the_place_of_what_was_dropped(engine, base, archive, store):
     archive.deb("app", Depends="lib, gone")
@@ -206,51 +204,68 @@ def test_what_moved_and_what_takes_the_place_of_what_was_dropped(engine, base, a
     packages, as_of = lock_apt(installs, tools(engine, base, store))
     assert [(p.name, p.version) for p in packages] == [("app", "1.1"), ("lib", "1.0+deb12u1")]
     assert as_of == "20261120T021241Z"
-    assert drifts(locked, packages) == (
-        "app 1.0 -> 1.1",
-        "gone 1.0 -> gone",
-        "lib 1.0 -> 1.0+deb12u1",
-    )
 
 
-def test_nothing_is_resolved_for_nothing(store):
+# Installs whose packages another lock names, and those that are resolved after them.
+PYTHON = AptInstall("python", ("python3",))
+GIT = AptInstall("git", ("git",), before=("python3",))
+
+
+def sha256(name: str, version: str) -> str:
+    return hashlib.sha256(f"{name} {version}".encode()).hexdigest()
+
+
+def package(name: str, version: str) -> AptPackage:
+    where = {"architecture": "amd64", "archive": "debian", "path": f"pool/main/{name}_{version}_amd64.deb"}
+    return AptPackage(name=name, version=version, size=3, sha256=sha256(name, version), **where)
+
+
+class Today:
+    """apt's answers, in which every package has version 2."""
+
+    def __init__(self) -> None:
+        self.installs: list[list[str]] = []
+
+    def ask(self, command: Sequence[str]) -> CommandResult:
+        if command[0] != "apt-get":
+            return CommandResult(0, "", "")
+        names = [name for name in command[2:] if not name.startswith("-")]
+        self.installs.append(names)
+        pool = "http://apt.example/debian/pool/main"
+        lines = (
+            f"'{pool}/{name}_2_amd64.deb' {name}_2_amd64.deb 3 SHA256:{sha256(name, '2')}" for name in (*names, "libc6")
+        )
+        return CommandResult(0, "\n".join(lines), "")
+
+
+@pytest.fixture
+def today(monkeypatch: pytest.MonkeyPatch) -> Today:
+    apt = Today()
+
+    @contextmanager
+    def started(*_: object):
+        yield apt
+
+    monkeypatch.setattr(resolve, "BaseApt", started)
+    return apt
+
+
+def test_what_moved_meanwhile_joins_the_set_of_the_next_block(today: Today, store: Store):
+    followed = FollowedSets({PYTHON: (package("python3", "1"), package("libc6", "1"))}, "20261101T000000Z")
+    packages, as_of = lock_apt([PYTHON, GIT], SimpleNamespace(store=store), followed)  # type: ignore[arg-type]
+    assert [(p.name, p.version, p.blocks) for p in packages] == [
+        ("git", "2", ("git",)),
+        ("libc6", "1", ("python",)),
+        ("libc6", "2", ("git",)),
+        ("python3", "1", ("python",)),
+        ("python3", "2", ("git",)),
+    ]
+    assert today.installs == [["python3", "git"]] and as_of == "20261101T000000Z"
+
+
+def test_nothing_is_resolved_if_all_is_followed(today: Today, store: Store):
+    followed = FollowedSets({PYTHON: (package("python3", "1"),)}, "20261101T000000Z")
+    packages, as_of = lock_apt([PYTHON], SimpleNamespace(store=store), followed)  # type: ignore[arg-type]
+    assert [p.blocks for p in packages] == [("python",)] and as_of == followed.as_of and not today.installs
     unused = Tools(local_mirrors(store), pytest.fail, None, pytest.fail)
-    assert lock_apt([], unused) == ((), "")
-    assert moved_apt([], (), unused) == []
-
-
-def test_debians_own_packages_install_from_the_lock_alone(engine, bookworm, monkeypatch):
-    """Resolve, fetch, and install with the lines of a block; the gateway passes nothing on."""
-    install = AptInstall("base", ("ca-certificates",))
-    packages, as_of = lock_apt([install], tools(engine, bookworm.base, bookworm.store))
-    assert {"ca-certificates", "openssl"} <= {p.name for p in packages} and as_of > "20260101"
-    mirrors = Mirrors(bookworm.store)
-    fetch_all([p.locked_input(as_of) for p in packages], mirrors)
-    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
-    locked = ServedSet({"apt": ("base",)}, apt=packages)
-    with Gateway(bookworm.store, locked, refusing("debian:12")) as gateway:
-        environment = {**gateway.build_arguments(), **locked.arguments()}
-        script = "set -e\n" + block_lines("ca-certificates") + "\ndpkg-query -W ca-certificates openssl"
-        config = {
-            "Image": bookworm.base.name,
-            "Cmd": ["sh", "-c", script],
-            "Env": [f"{key}={value}" for key, value in environment.items()],
-            "HostConfig": {"NetworkMode": "host"},
-        }
-        container = engine.create_container(unique("apt"), config)
-        try:
-            engine.start(container)
-            shown = b"".join(engine.logs(container, follow=True)).decode()
-        finally:
-            engine.remove(container, force=True)
-    expected = {(p.name, p.version) for p in packages if p.name in ("ca-certificates", "openssl")}
-    assert {tuple(line.split("\t")) for line in shown.splitlines()[-2:]} == expected, shown
-    assert not gateway.hosts and not gateway.missing
-
-
-def block_lines(package: str) -> str:
-    """The commands that a block's filter writes, as a shell script."""
-    from reprokit.image.render import template_environment
-
-    template = template_environment().from_string(f'{{{{ ["{package}"]|apt_install }}}}')
-    return template.render(installs=[], block="base", python="python3.11").replace("; \\\n", ";\n")
+    assert lock_apt([], unused) == ((), "") and moved_apt([], (), unused) == []

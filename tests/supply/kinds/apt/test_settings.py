@@ -8,7 +8,15 @@ import pytest
 
 from reprokit.config import Configuration, MirrorEntry
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.apt.settings import AptSettings, mirrors_of, proxies_of, read_settings
+from reprokit.supply.kinds.apt.settings import (
+    AptSettings,
+    mirrors_of,
+    proxies_of,
+    read_settings,
+    remember_archive,
+    remembered,
+)
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
@@ -31,7 +39,8 @@ Suites: bookworm-security
 """
 
 
-def test_mirrors_of_both_formats():
+def test_mirrors_of_both_formats(tmp_path: Path):
+    assert read_settings(tmp_path).mirrors == {}  # a host without apt
     assert mirrors_of([ONE_LINE, DEB822]) == {
         "debian": "https://mirror.test/pub/debian",
         "debian-security": "http://mirror.test/debian-security",
@@ -45,10 +54,6 @@ def test_proxies():
     )
     assert (settings.proxy("far.test"), settings.proxy("near.test")) == ("http://p:1", None)
     assert AptSettings().proxy("far.test") is None
-
-
-def test_a_host_without_apt(tmp_path: Path):
-    assert read_settings(tmp_path).mirrors == {}
 
 
 @pytest.mark.slow
@@ -65,7 +70,7 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
         mine = f"debian=http://me:p%40ss@localhost:{upstream.port}/mine/{{path}}"
         mirrors = [MirrorEntry("apt", value, "test") for value in (f"{dead}/{{path}}", mine, "file:///srv/{path}")]
         host = AptSettings({"debian": f"http://localhost:{upstream.port}/pub/debian"})
-        gateway.mirrors = Mirrors(store, Configuration(tuple(mirrors), hosts=HOSTS), apt=host)
+        gateway.mirrors = Mirrors(store, Configuration(tuple(mirrors), hosts=HOSTS), pip=PipSettings(), apt=host)
         url = f"http://127.0.0.1:{upstream.port}/debian/pool/main"
         assert ask(gateway, f"{url}/a.deb")[1] == b"from the user's mirror"
         headers = upstream.requests[-1][2]
@@ -82,8 +87,15 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
 def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
     upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
     with Gateway(store, ServedSet()) as gateway:
-        gateway.mirrors = Mirrors(
-            store, Configuration(hosts=HOSTS), apt=AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
-        )
+        host = AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
+        gateway.mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=PipSettings(), apt=host)
         assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
         assert ask(gateway, "http://archive.invalid/other")[0].status == 502
+
+
+def test_the_latest_address_comes_first_and_holds_no_credentials(store: Store):
+    assert remembered(store, "debian") == ()
+    for base in ("http://one.test/debian/", "http://me:secret@two.test/debian", "http://one.test/debian"):
+        remember_archive(store, "debian", base)
+    assert remembered(store, "debian") == ("http://one.test/debian", "http://two.test/debian")
+    assert remembered(store, "ubuntu") == ()

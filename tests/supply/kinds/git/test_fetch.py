@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,23 +23,59 @@ from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.disk import Disk
-from tests.support.repositories import TOOL, Repositories, big_files, mirror, show
+from tests.support.git_server import GitServer
+from tests.support.processes import naming
+from tests.support.repositories import TOOL, Repositories, allow_filters, big_files, mirror, show
+from tests.support.waiting import wait_for
+
+GONE = Commit("https://forge.test/team/gone", "1" * 40)
 
 
-def test_one_commit_without_its_history(repositories: Repositories, store: Store, places: Mirrors):
-    repositories.make("team/tool", {"a": "1"})
-    top = Commit(TOOL, repositories.commit("team/tool", {"a": "2"}))
-    ensure([top], places)
+@pytest.fixture
+def places(store: Store) -> Mirrors:
+    return Mirrors(store, Configuration())
+
+
+@pytest.fixture
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stop, "wait", lambda self, seconds: None)
+
+
+@pytest.fixture
+def next_server(repositories: Repositories, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], GitServer]]:
+    """Start an HTTP server of the repositories; git uses the latest one instead of their folders."""
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    servers: list[GitServer] = []
+
+    def start() -> GitServer:
+        servers.append(GitServer(repositories.root))
+        monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{servers[-1].url}/.insteadOf")
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.server.shutdown()
+        server.server.server_close()
+
+
+@pytest.fixture
+def server(next_server: Callable[[], GitServer]) -> GitServer:
+    return next_server()
+
+
+@pytest.mark.slow
+def test_commits_without_their_history(repositories: Repositories, store: Store, places: Mirrors, monkeypatch):
+    commits = [Commit(TOOL, repositories.make("team/tool", {"a": "0"}))]
+    commits += [Commit(TOOL, repositories.commit("team/tool", {"a": str(n)})) for n in range(1, 6)]
+    ensure(commits, places)
+    assert [show(commit, "a", store) for commit in commits] == [str(n) for n in range(6)]
+    top = commits[-1]
     assert git("rev-list", "--count", top.commit, folder=folder_of(top, store)).strip() == "1"
     assert not (folder_of(top, store) / "hooks").exists()
     assert not list((store.root / "partial").iterdir())
-
-
-def test_a_commit_that_is_no_branch_head(repositories: Repositories, store: Store, places: Mirrors):
-    old = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
-    repositories.commit("team/tool", {"a": "2"})
-    ensure([old], places)
-    assert show(old, "a", store) == "1"
+    monkeypatch.setenv("PATH", "")
+    ensure(commits, places)  # starts no git
 
 
 def test_a_server_that_gives_no_single_commits(
@@ -48,29 +87,16 @@ def test_a_server_that_gives_no_single_commits(
     monkeypatch.setenv("GIT_CONFIG_COUNT", "4")
     monkeypatch.setenv("GIT_CONFIG_KEY_3", "protocol.version")
     monkeypatch.setenv("GIT_CONFIG_VALUE_3", "0")
-    said: list[str] = []
-    ensure([old], places, said.append)
-    assert any("whole history" in line for line in said)
+    lines: list[str] = []
+    ensure([old], places, lines.append)
+    assert any("whole history" in line for line in lines)
     assert show(old, "a", store) == "1"
-
-
-@pytest.mark.slow
-def test_several_commits_of_one_repository(repositories: Repositories, store: Store, places: Mirrors):
-    commits = [Commit(TOOL, repositories.make("team/tool", {"a": "0"}))]
-    commits += [Commit(TOOL, repositories.commit("team/tool", {"a": str(n)})) for n in range(1, 8)]
-    ensure(commits, places)
-    assert [show(commit, "a", store) for commit in commits] == [str(n) for n in range(8)]
-
-
-def test_what_is_there_starts_no_git(repositories: Repositories, store: Store, places: Mirrors, monkeypatch):
-    top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
-    ensure([top], places)
-    monkeypatch.setenv("PATH", "")
-    ensure([top], places)
+    with pytest.raises(SourceError, match="no branch or tag of the repository holds"):
+        ensure([Commit(TOOL, "1" * 40)], places)
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_flaky_networks_are_tried_again(repositories: Repositories, store: Store, places: Mirrors, monkeypatch):
+def test_flaky_networks_are_tried_again(repositories: Repositories, places: Mirrors, monkeypatch):
     top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
     fetch, failures = fetch_git_module.git_with_progress, ["gnutls_handshake() failed", "early EOF"]
 
@@ -80,9 +106,9 @@ def test_flaky_networks_are_tried_again(repositories: Repositories, store: Store
         fetch(*arguments)
 
     monkeypatch.setattr(fetch_git_module, "git_with_progress", flaky)
-    said: list[str] = []
-    ensure([top], places, said.append)
-    assert [line for line in said if "trying again" in line] == [
+    lines: list[str] = []
+    ensure([top], places, lines.append)
+    assert [line for line in lines if "trying again" in line] == [
         "forge.test/team/tool: early EOF; trying again in 1 s",
         "forge.test/team/tool: gnutls_handshake() failed; trying again in 2 s",
     ]
@@ -90,7 +116,6 @@ def test_flaky_networks_are_tried_again(repositories: Repositories, store: Store
 
 def test_one_failure_ends_the_others(repositories: Repositories, store: Store, places: Mirrors, monkeypatch):
     top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
-    other = Commit("https://forge.test/team/gone", "1" * 40)
     fetch = fetch_git_module.git_with_progress
 
     def slow(folder: Path, arguments: list[str], notify: object, stop: Stop, environ=None) -> None:
@@ -101,8 +126,10 @@ def test_one_failure_ends_the_others(repositories: Repositories, store: Store, p
         fetch(folder, arguments, notify, stop)
 
     monkeypatch.setattr(fetch_git_module, "git_with_progress", slow)
-    with pytest.raises(SourceError, match="111111111111"):
-        ensure([top, other], places)
+    with pytest.raises(SourceError, match="111111111111") as error:
+        ensure([top, GONE], places)
+    assert error.value.where == GONE.url
+    assert not list((store.root / "partial").iterdir())
 
 
 @pytest.mark.slow
@@ -110,53 +137,27 @@ def test_a_full_disk_is_no_failure_of_the_server(repositories: Repositories, dis
     top = Commit(TOOL, repositories.make("team/tool", big_files(100)))
     store = Store(disk.folder / "store")
     disk.limit("size=400k")
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(EngineError, match="the disk is full") as error:
-        ensure([top], Mirrors(store, Configuration()), said.append)
+        ensure([top], Mirrors(store, Configuration()), lines.append)
     assert error.value.where == str(store.root)
-    assert not [line for line in said if "trying again" in line]
+    assert not [line for line in lines if "trying again" in line]
     assert not list((store.root / "tmp").iterdir()) and not list((store.root / "partial").iterdir())
     disk.limit("size=0")
     ensure([top], Mirrors(store, Configuration()))
     assert show(top, "file99", store)
 
 
-def test_a_repository_that_is_not_there(repositories: Repositories, store: Store, places: Mirrors):
-    with pytest.raises(SourceError) as error:
-        ensure([Commit("https://forge.test/team/gone", "1" * 40)], places)
-    assert error.value.where == "https://forge.test/team/gone"
-    assert "111111111111" in error.value.message
-    assert not list((store.root / "partial").iterdir())
-
-
-def test_a_commit_that_nobody_has(repositories: Repositories, store: Store, places: Mirrors):
-    repositories.make("team/tool", {"a": "1"})
-    with pytest.raises(SourceError, match="no branch or tag of the repository holds"):
-        ensure([Commit(TOOL, "1" * 40)], places)
-
-
-def test_mirrors_come_first(repositories: Repositories, store: Store):
+def test_mirrors_come_first_and_may_lack_the_repository(repositories: Repositories, store: Store, tmp_path: Path):
     top = Commit("https://elsewhere.test/team/tool", repositories.make("team/tool", {"a": "1"}))
-    places = Mirrors(store, mirror(f"file://{repositories.root}/{{owner}}/{{repo}}.git"))
-    ensure([top], places)
+    if os.geteuid() == 0:  # the folder of a mirror may be another user's
+        for path in (repositories.root, *repositories.root.rglob("*")):
+            os.chown(path, 12345, 12345)
+    templates = f"file://{tmp_path}/none/{{path}}.git", f"file://{repositories.root}/{{owner}}/{{repo}}.git"
+    lines: list[str] = []
+    ensure([top], Mirrors(store, mirror(*templates)), lines.append)
     assert show(top, "a", store) == "1"
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_a_mirror_in_a_folder_may_be_another_users(repositories: Repositories, store: Store):
-    top = Commit("https://elsewhere.test/team/tool", repositories.make("team/tool", {"a": "1"}))
-    for path in (repositories.root, *repositories.root.rglob("*")):
-        os.chown(path, 12345, 12345)
-    ensure([top], Mirrors(store, mirror(f"file://{repositories.root}/{{path}}.git")))
-    assert show(top, "a", store) == "1"
-
-
-def test_a_mirror_without_the_repository_is_passed_over(repositories: Repositories, store: Store, tmp_path: Path):
-    top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
-    said: list[str] = []
-    ensure([top], Mirrors(store, mirror(f"file://{tmp_path}/none/{{path}}.git")), said.append)
-    assert show(top, "a", store) == "1"
-    assert any("none/team/tool.git" in line and "does not" in line for line in said)
+    assert any("none/team/tool.git" in line and "does not" in line for line in lines)
 
 
 @pytest.mark.usefixtures("no_waiting")
@@ -166,8 +167,8 @@ def test_every_place_that_was_asked_is_named(repositories: Repositories, store: 
     broken.write_text("no repository")
     places = Mirrors(store, mirror(f"file://{tmp_path}/none/{{path}}.git", f"file://{tmp_path}/broken/{{path}}.git"))
     with pytest.raises(SourceError) as error:
-        ensure([Commit("https://forge.test/team/gone", "1" * 40)], places)
-    assert error.value.where == "https://forge.test/team/gone"
+        ensure([GONE], places)
+    assert error.value.where == GONE.url
     origin, *others = error.value.message.splitlines()
     assert "git could not fetch 111111111111: " in origin
     assert sorted(line.partition(".git: ")[0].strip() for line in others) == [
@@ -176,37 +177,112 @@ def test_every_place_that_was_asked_is_named(repositories: Repositories, store: 
     assert all(line.partition(".git: ")[2] for line in others)
 
 
-def test_locked_commits_are_checked_by_their_tree(repositories: Repositories, store: Store, places: Mirrors):
-    head = repositories.make("team/tool", {"a": "1"})
-    tree = repositories.git("team/tool", "rev-parse", "HEAD^{tree}")
-    wrong = GitCommit(url=TOOL, commit=head, tree="1" * 40)
-    with pytest.raises(SourceError, match=f"has the tree {tree}, expected {'1' * 40}"):
-        fetch_git([wrong], places)
-
-
-def test_offline_names_what_is_missing(repositories: Repositories, store: Store, places: Mirrors):
-    head = repositories.make("team/tool", {"a": "1"})
-    locked = GitCommit(url=TOOL, commit=head, tree=repositories.git("team/tool", "rev-parse", "HEAD^{tree}"))
+def test_locked_commits_are_checked_by_their_tree(repositories: Repositories, places: Mirrors):
+    commits = repositories.make("team/tool", {"a": "1"}), repositories.commit("team/tool", {"a": "2"})
+    trees = [repositories.git("team/tool", "rev-parse", f"{commit}^{{tree}}") for commit in commits]
+    first, second = (GitCommit(url=TOOL, commit=c, tree=t) for c, t in zip(commits, trees, strict=True))
+    for _ in range(2):
+        with pytest.raises(SourceError, match=f"has the tree {trees[0]}, expected {'f' * 40}"):
+            fetch_git([first.model_copy(update={"tree": "f" * 40})], places)
     with pytest.raises(SourceError, match="the store lacks 1 git commit, such as") as error:
-        fetch_git([locked], places, offline=True)
+        fetch_git([first, second], places, offline=True)
     assert error.value.where == TOOL
-    assert fetch_git([locked], places) == 1
-    assert fetch_git([locked], places, offline=True) == 0
+    assert fetch_git([first, second], places) == 1
+    assert fetch_git([first, second], places, offline=True) == 0
 
 
-def test_a_transport_that_runs_commands_is_refused_after_insteadof(
-    store: Store, places: Mirrors, monkeypatch, tmp_path
-):
+def test_a_transport_that_runs_commands_is_refused_after_insteadof(places: Mirrors, monkeypatch, tmp_path):
     monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.ext::touch {tmp_path}/ran ;.insteadOf")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://forge.test/")
     with pytest.raises(SourceError, match="transport 'ext' not allowed"):
-        ensure([Commit(TOOL, "1" * 40)], places)
+        ensure([GONE], places)
     assert not (tmp_path / "ran").exists()
 
 
-def test_another_tree_is_refused_each_time(repositories: Repositories, places: Mirrors):
-    locked = GitCommit(url=TOOL, commit=repositories.make("team/tool", {"a": "1"}), tree="f" * 40)
-    for _ in range(2):
-        with pytest.raises(SourceError, match=f"expected {'f' * 40}"):
-            fetch_git([locked], places)
+@pytest.fixture
+def big(repositories: Repositories) -> Commit:
+    """A commit whose pack of 400 files has 1.8 MB, of a forge with partial fetches."""
+    commit = Commit(TOOL, repositories.make("team/tool", big_files(400)))
+    allow_filters(repositories, "team/tool")
+    return commit
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.slow
+def test_a_line_that_cuts_every_big_answer_still_brings_the_commit(
+    big: Commit, server: GitServer, store: Store, places: Mirrors
+):
+    # The whole pack is always cut. A batch of 256 files is smaller than the cut.
+    server.cuts, server.cut_after = 10**6, 1_300_000
+    lines: list[str] = []
+    ensure([big], places, lines.append)
+    assert show(big, "file399", store) == big_files(400)["file399"]
+    assert any("in pieces, 256 of 400 files done" in line for line in lines)
+    assert max(server.packs) < 1_300_000
+    assert not list((store.root / "partial").iterdir())
+    # The result is an ordinary repository.
+    assert "promisor" not in (folder_of(big, store) / "config").read_text()
+    git("fsck", "--full", folder=folder_of(big, store))
+
+
+@pytest.mark.usefixtures("no_waiting")
+@pytest.mark.slow
+def test_the_password_of_a_mirror_stays_out_of_the_store_and_spoilt_pieces_are_thrown_away(
+    repositories: Repositories, server: GitServer, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    top = Commit("https://elsewhere.test/team/tool", repositories.make("team/tool", big_files(2)))
+    allow_filters(repositories, "team/tool")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "url.http://127.0.0.1:9/.insteadOf")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://elsewhere.test/")
+    server.cuts, server.cut_after = 10**6, 1_000
+    lines: list[str] = []
+    places = Mirrors(store, mirror(server.url.replace("//", "//me:secret@") + "/{path}.git"))
+    with pytest.raises(SourceError) as error:
+        ensure([top], places, lines.append)
+    # Its folders arrived, its files did not.
+    assert any("in pieces, 0 of 2 files" in line for line in lines)
+    left = [path for path in store.root.rglob("*") if path.is_file()]
+    assert not [path for path in left if b"secret" in path.read_bytes()]
+    assert "secret" not in f"{lines} {error.value.message} {error.value.where}"
+    server.cuts = 0
+    (pack,) = (path for path in left if path.suffix == ".pack")
+    pack.chmod(0o644)
+    pack.write_bytes(pack.read_bytes()[:-30] + b"x" * 30)
+    ensure([top], places)
+    assert show(top, "file1", store) == big_files(2)["file1"]
+
+
+@pytest.mark.long
+def test_a_killed_fetch_goes_on_from_what_it_had(
+    big: Commit, server: GitServer, next_server: Callable[[], GitServer], store: Store, places: Mirrors
+):
+    server.cuts, server.cut_after = 10**6, 1_000  # from here on nothing arrives
+    script = """
+import sys
+from pathlib import Path
+from reprokit.config import Configuration
+from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.locked_input import Commit
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+places = Mirrors(Store(Path(sys.argv[1])), Configuration())
+ensure([Commit(*sys.argv[2:])], places, lambda line: print(line, flush=True))
+"""
+    command = [sys.executable, "-c", script, str(store.root), big.url, big.commit]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "trying again" in line:
+                server.cuts = 0
+            if "256 of 400" in line:
+                break
+        os.killpg(process.pid, signal.SIGKILL)
+    # git runs for a moment after its parent has ended.
+    wait_for(lambda: not naming(store.root))
+    assert not folder_of(big, store).exists()
+    # The first server may still be answering the killed process.
+    second = next_server()
+    ensure([big], places)
+    assert show(big, "file399", store) == big_files(400)["file399"]
+    assert sum(second.packs) < 400 * 4000 // 2  # not all of it again

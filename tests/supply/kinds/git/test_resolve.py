@@ -1,73 +1,61 @@
 from __future__ import annotations
 
+import tarfile
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
 
-from reprokit.config import Configuration, MirrorEntry
+from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.model import Source
-from reprokit.supply.kinds.apt.settings import AptSettings
+from reprokit.supply.kinds.git.archive import archive_of
+from reprokit.supply.kinds.git.command import GitFailed, first_cause
+from reprokit.supply.kinds.git.fetch import unread
 from reprokit.supply.kinds.git.resolve import lock_git, moved_git
-from reprokit.supply.kinds.git.store import folder_of
+from reprokit.supply.kinds.git.store import folder_of, submodule_url
 from reprokit.supply.kinds.kind import Moved
-from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.fetching import local_mirrors
-from tests.support.repositories import Repositories
-
-
-def places(store: Store) -> Mirrors:
-    return local_mirrors(store)
+from tests.support.repositories import TOOL, Repositories
 
 
 def source(name: str, commit: str, submodules: bool | list[str] = True, ref: str = "") -> Source:
     return Source(name="s", git=f"https://forge.test/{name}", commit=commit, ref=ref, path="/s", submodules=submodules)
 
 
-def lock(wanted: Source, store: Store) -> tuple[GitCommit, ...]:
-    return lock_git(wanted, places(store), lambda line: None)
+def lock(requested: Source, store: Store) -> tuple[GitCommit, ...]:
+    return lock_git(requested, local_mirrors(store), lambda line: None)
 
 
 @pytest.mark.slow
 def test_submodules_at_all_depths_with_their_trees(repositories: Repositories, store: Store):
     leaf = repositories.make("lib/leaf", {"l": "1"})
+    gone, ssh = ("lib/leaf", "https://forge.test/lib/gone.git"), ("lib/leaf", "git@forge.test:lib/leaf.git")
     middle = repositories.make("lib/middle", {"m": "1"}, {"deep/leaf": ("lib/leaf", "../leaf.git")})
-    top = repositories.make(
-        "team/top",
-        {"t": "1"},
-        {"a": ("lib/middle", "../../lib/middle.git"), "b": ("lib/leaf", "https://forge.test/lib/leaf.git")},
-    )
+    modules = {"a": ("lib/middle", "../../lib/middle.git"), "b": ("lib/leaf", "https://forge.test/lib/leaf.git")}
+    top = repositories.make("team/top", {"t": "1"}, modules)
     expected = tuple(
         GitCommit(url=f"https://forge.test/{n}", commit=c, tree=repositories.git(n, "rev-parse", "HEAD^{tree}"))
         for n, c in (("team/top", top), ("lib/leaf", leaf), ("lib/middle", middle))
     )
     assert lock(source("team/top", top), store) == expected
     assert lock(source("team/top", top, submodules=False), store) == expected[:1]
-
-
-def test_a_file_of_submodules_that_names_none(repositories: Repositories, store: Store):
-    top = repositories.make("team/top", {".gitmodules": "", "t": "1"})
-    assert [commit.commit for commit in lock(source("team/top", top), store)] == [top]
-
-
-@pytest.mark.slow
-def test_only_the_submodules_at_listed_paths(repositories: Repositories, store: Store):
-    leaf = repositories.make("lib/leaf", {"l": "1"})
-    gone, ssh = ("lib/leaf", "https://forge.test/lib/gone.git"), ("lib/leaf", "git@forge.test:lib/leaf.git")
-    middle = repositories.make("lib/middle", {"m": "1"}, {"deep/leaf": ("lib/leaf", "../leaf.git"), "clang": gone})
-    modules = {"a": ("lib/middle", "../../lib/middle.git"), "test/bats": gone, "private": ssh}
-    top = repositories.make("team/top", {"t": "1"}, modules)
-    found = lock(source("team/top", top, submodules=["a", "a/deep/leaf"]), store)
-    assert [commit.commit for commit in found] == [top, leaf, middle]
-    assert [commit.commit for commit in lock(source("team/top", top, submodules=["a"]), store)] == [top, middle]
-    for wrong, where in (("a/leaf", "lib/middle"), ("b", "team/top"), ("test", "team/top")):
+    empty = repositories.make("team/empty", {".gitmodules": "", "t": "1"})  # names no submodule
+    assert [commit.commit for commit in lock(source("team/empty", empty), store)] == [empty]
+    # Only those at listed paths.
+    modules = {"a": modules["a"], "test/bats": gone, "private": ssh}
+    some = repositories.make("team/some", {"t": "1"}, modules)
+    for paths, commits in ((["a", "a/deep/leaf"], [some, leaf, middle]), (["a"], [some, middle])):
+        assert [each.commit for each in lock(source("team/some", some, submodules=paths), store)] == commits
+    for wrong, where in (("a/leaf", "lib/middle"), ("b", "team/some"), ("test", "team/some")):
         with pytest.raises(UsageError, match=f"{where} has no submodule at '{wrong.removeprefix('a/')}'"):
-            lock(source("team/top", top, submodules=["a", wrong]), store)
+            lock(source("team/some", some, submodules=["a", wrong]), store)
     with pytest.raises(SourceError, match="gone"):
-        lock(source("team/top", top, submodules=["test/bats"]), store)
+        lock(source("team/some", some, submodules=["test/bats"]), store)
 
 
 @pytest.mark.parametrize(
@@ -78,16 +66,14 @@ def test_paths_of_submodules_stay_inside(path: str):
         source("team/top", "1" * 40, submodules=[path])
 
 
-def test_locked_once_needs_no_git(repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_locked_once_needs_no_git_until_it_left_the_store(
+    repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch
+):
     head = repositories.make("team/tool", {"a": "1"})
     first = lock(source("team/tool", head), store)
-    monkeypatch.setenv("PATH", "")
-    assert lock(source("team/tool", head), store) == first
-
-
-def test_what_left_the_store_is_fetched_again(repositories: Repositories, store: Store):
-    head = repositories.make("team/tool", {"a": "1"})
-    first = lock(source("team/tool", head), store)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert lock(source("team/tool", head), store) == first
     folder = folder_of(Commit("https://forge.test/team/tool", head), store)
     folder.rename(folder.with_name("away"))
     assert lock(source("team/tool", head), store) == first
@@ -100,11 +86,11 @@ def test_what_moved(repositories: Repositories, store: Store):
     repositories.git("team/tool", "tag", "v2")
     named = [source("team/tool", one, ref=ref) for ref in ("main", "v1", "v2", "")]
     locked = lock(named[0], store)
-    assert moved_git(named, locked, places(store)) == []
+    assert moved_git(named, locked, local_mirrors(store)) == []
     two = repositories.commit("team/tool", {"a": "2"})
     repositories.git("team/tool", "tag", "-f", "v1")
     repositories.git("team/tool", "tag", "-d", "v2")
-    assert moved_git(named, locked, places(store)) == [
+    assert moved_git(named, locked, local_mirrors(store)) == [
         Moved("git", "s main", one, two, "newer"),
         Moved("git", "s v1", one, two, "changed"),
         Moved("git", "s v2", one, "", "vanished"),
@@ -114,26 +100,15 @@ def test_what_moved(repositories: Repositories, store: Store):
 def test_a_commit_that_its_repository_has_no_more(repositories: Repositories, store: Store):
     old = repositories.make("team/tool", {"a": "1"})
     locked = lock(source("team/tool", old), store)
-    repositories.git(
-        "team/tool", "-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "-q", "--amend", "-m", "b"
-    )
+    who = ("-c", "user.name=t", "-c", "user.email=t@example.org")
+    repositories.git("team/tool", *who, "commit", "-q", "--amend", "-m", "b")
     repositories.git("team/tool", "reflog", "expire", "--expire=now", "--all")
     repositories.git("team/tool", "gc", "-q", "--prune=now")
-    assert moved_git([], locked, places(store)) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
-
-
-def test_a_repository_that_does_not_answer_is_unknown(repositories: Repositories, store: Store):
-    head = repositories.make("team/tool", {"a": "1"})
-    locked = lock(source("team/tool", head), store)
+    assert moved_git([], locked, local_mirrors(store)) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
     (repositories.root / "team" / "tool.git").rename(repositories.root / "away")
-    found = moved_git([source("team/tool", head, ref="main")], locked, places(store))
-    assert [(m.name, m.what) for m in found] == [("forge.test/team/tool", "unknown"), ("s main", "unknown")]
-    assert all("tool" in m.upstream for m in found)
-
-
-def mirrored(store: Store, repositories: Repositories) -> Mirrors:
-    entry = MirrorEntry("git", f"file://{repositories.root}/{{owner}}/{{repo}}.git", "test")
-    return Mirrors(store, Configuration((entry,)), pip=PipSettings(), apt=AptSettings())
+    unknown = moved_git([source("team/tool", old, ref="main")], locked, local_mirrors(store))
+    assert [(m.name, m.what) for m in unknown] == [("forge.test/team/tool", "unknown"), ("s main", "unknown")]
+    assert all("tool" in m.upstream for m in unknown)
 
 
 def test_a_mirror_answers_for_a_repository_that_cannot_be_reached(repositories: Repositories, store: Store):
@@ -142,17 +117,90 @@ def test_a_mirror_answers_for_a_repository_that_cannot_be_reached(repositories: 
     two = repositories.commit("team/tool", {"a": "2"})
     locked = [GitCommit(url="https://unreached.test/team/tool", commit=c, tree="2" * 40) for c in (one, "1" * 40)]
     named = [source("team/tool", one, ref="main").model_copy(update={"git": locked[0].url})]
-    found = moved_git(named, locked, mirrored(store, repositories))
-    assert [(m.name, m.locked, m.what) for m in found] == [
-        ("s main", one, "newer"),
-        ("unreached.test/team/tool", "1" * 40, "unknown"),
-    ]
-    assert found[0].upstream == two and "unreached.test cannot be reached" in found[1].upstream
+    entry = MirrorEntry("git", f"file://{repositories.root}/{{owner}}/{{repo}}.git", "test")
+    newer, unknown = moved_git(named, locked, local_mirrors(store, entry))
+    assert (newer.name, newer.locked, newer.what, newer.upstream) == ("s main", one, "newer", two)
+    assert (unknown.name, unknown.locked, unknown.what) == ("unreached.test/team/tool", "1" * 40, "unknown")
+    assert "unreached.test cannot be reached" in unknown.upstream
 
 
 def test_the_error_of_a_repository_names_the_setting_of_mirrors(repositories: Repositories, store: Store):
     repositories.make("team/tool", {"a": "1"})
     for url, what in (("https://unreached.test/a/b", "cannot be reached"), ("https://forge.test/team/no", "does not")):
         with pytest.raises(SourceError, match=what) as error:
-            lock_git(Source(name="s", git=url, commit="1" * 40, path="/s"), places(store), lambda line: None)
+            lock(Source(name="s", git=url, commit="1" * 40, path="/s"), store)
         assert "REPROKIT_GIT_MIRRORS" in error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("../b", "https://forge.test/team/b"),
+        ("../../lib/b.git", "https://forge.test/lib/b"),
+        ("./nested", "https://forge.test/team/top/nested"),
+        ("https://other.test/x/y.git", "https://other.test/x/y"),
+    ],
+)
+def test_addresses_of_submodules(url: str, expected: str):
+    assert submodule_url("https://forge.test/team/top", "b", url) == expected
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "git@forge.test:a/b",
+        "ext::sh -c id",
+        "file:///etc",
+        "/etc",
+        "http://forge.test/a/b",
+        "--upload-pack=id",
+        "git://x/y",
+    ],
+)
+def test_submodules_elsewhere_are_refused_by_name(url: str):
+    with pytest.raises(UsageError, match=r"submodule 'b'.*not an https://"):
+        submodule_url("https://forge.test/team/top", "b", url)
+
+
+def test_the_cause_among_gits_lines():
+    lines = [
+        "error: RPC failed; curl 56 GnuTLS recv error (-9)",
+        "fatal: the remote end hung up unexpectedly",
+        "fatal: early EOF",
+    ]
+    assert first_cause(lines) == "early EOF"
+    assert first_cause(["fatal: unable to access 'https://me:pw@forge.test/x/': no"]).endswith(
+        "'https://forge.test/x/': no"
+    )
+    assert first_cause([]) == "git gave no reason"
+    for cause, hint in (("unable to access 'https://x': 503", "proxies"), ("early EOF", "by hand")):
+        assert hint in unread(GitFailed(cause), "https://x").hint
+
+
+def test_an_archive_has_submodules_and_runs_no_filter(
+    repositories: Repositories, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    repositories.make("team/inner", {"deep.txt": "deep"})
+    files = {"a.txt": "a", ".gitattributes": "* filter=evil\n"}
+    commit = repositories.make("team/tool", files, {"3rd": ("team/inner", "https://forge.test/team/inner")})
+    lock(source("team/tool", commit), store)
+    settings = tmp_path / "gitconfig"
+    settings.write_text(f'[filter "evil"]\n\tsmudge = touch {tmp_path}/ran; cat\n\trequired = true\n')
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
+    packed = archive_of(Commit(TOOL, commit), store)
+    with tarfile.open(packed) as tar:
+        found = {m.name: tar.extractfile(m).read() for m in tar if m.isreg()}  # type: ignore[union-attr]
+    assert found[f"{commit}/a.txt"] == b"a" and found[f"{commit}/3rd/deep.txt"] == b"deep"
+    assert not (tmp_path / "ran").exists()
+    assert packed.read_bytes()[4:8] == bytes(4), "gzip's date: the same commit is the same bytes"
+    with pytest.raises(SourceError, match="cannot be read"):
+        archive_of(Commit(TOOL, "0" * 40), store)
+
+
+def test_a_tag_at_another_commit_has_another_address():
+    def address(commit: str, *others: GitCommit) -> str:
+        tag = GitCommit(url=TOOL, commit=commit * 40, tree="0" * 40, ref="v1")
+        return ServedSet(git=[tag, *others]).arguments()["REPROKIT_ARCHIVES"]
+
+    other = GitCommit(url=TOOL, commit="3" * 40, tree="0" * 40)
+    assert address("1") != address("2") and address("1") == address("1", other)

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.kinds.wheels.index import Lookup, NoSuchPage, is_folder_of_files, links_of
+from reprokit.supply.kinds.wheels.listing import ListedFile
+from reprokit.supply.kinds.wheels.platform import NOW, AsOf, Platform
+from reprokit.supply.kinds.wheels.wheel_name import parsed_wheel
+from reprokit.supply.lock.model import Distribution
 
 A, B = "a" * 64, "b" * 64
 FILE = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
@@ -27,28 +32,32 @@ def pages(**texts: str):
     return get, asked
 
 
+def find(lookup: Lookup, *question: str) -> list[str]:
+    return list(lookup.find(*question))
+
+
 def test_html_relative_escaped_and_with_hash():
     quoted = FILE.replace("+", "%2B")
-    get, asked = pages(torch=f'<!DOCTYPE html><body><a href="../../whl/{quoted}#sha256={A}">x</a>')
+    based = f'<base href="https://files.test/d/"><a href="x.whl#sha256={B}">x</a><a href="y.whl">y</a>'
+    torch = f'<!DOCTYPE html><body><a href="../../whl/{quoted}#sha256={A}">x</a>'
+    get, asked = pages(torch=torch, p=based, **{"stable.html": '<a href="cu/x.whl">x</a>'})
     lookup = Lookup(get)
-    found = list(lookup.find("https://i.test/cu/simple/", "Torch", FILE, A))
-    assert found == [f"https://i.test/cu/whl/{quoted}"]
-    assert list(lookup.find("https://i.test/cu/simple", "torch", "other.whl", A)) == []
+    assert find(lookup, "https://i.test/cu/simple/", "Torch", FILE, A) == [f"https://i.test/cu/whl/{quoted}"]
+    assert find(lookup, "https://i.test/cu/simple", "torch", "other.whl", A) == []
     assert asked == ["https://i.test/cu/simple/torch/"]  # the page is asked for once
-
-
-def test_another_checksum_is_another_file_and_none_may_be_it():
-    body = f'<base href="https://files.test/d/"><a href="x.whl#sha256={B}">x</a><a href="y.whl">y</a>'
-    get, _ = pages(p=body)
-    assert list(Lookup(get).find("https://i.test", "p", "x.whl", A)) == []
-    assert list(Lookup(get).find("https://i.test", "p", "y.whl", A)) == ["https://files.test/d/y.whl"]
+    # Another checksum is another file, and none may be it.
+    assert find(lookup, "https://i.test", "p", "x.whl", A) == []
+    assert find(lookup, "https://i.test", "p", "y.whl", A) == ["https://files.test/d/y.whl"]
+    # A page of links is one page for all.
+    assert find(lookup, "https://i.test/whl/stable.html", "p", "x.whl", A) == ["https://i.test/whl/cu/x.whl"]
+    assert asked[-1] == "https://i.test/whl/stable.html"
 
 
 def test_json():
     files = [{"filename": "x.whl", "url": "/f/x.whl", "hashes": {"sha256": A}}, {"filename": "z.whl", "url": "z.whl"}]
     get, _ = pages(p=json.dumps({"meta": {"api-version": "1.1"}, "files": files}))
-    assert list(Lookup(get).find("https://i.test/simple", "P", "x.whl", A)) == ["https://i.test/f/x.whl"]
-    assert list(Lookup(get).find("https://i.test/simple", "P", "z.whl", A)) == ["https://i.test/simple/p/z.whl"]
+    assert find(Lookup(get), "https://i.test/simple", "P", "x.whl", A) == ["https://i.test/f/x.whl"]
+    assert find(Lookup(get), "https://i.test/simple", "P", "z.whl", A) == ["https://i.test/simple/p/z.whl"]
 
 
 def test_the_indexs_credentials_go_to_its_own_host_only():
@@ -69,18 +78,12 @@ def test_folders_of_files_and_of_pages(tmp_path: Path):
     (files / FILE).touch()
     (simple / "pkg" / "index.html").write_text(f'<a href="../../files/{FILE}#sha256={A}">x</a>')
     lookup = Lookup(get)
-    assert list(lookup.find(files.as_uri(), "torch", FILE, A)) == [(files / FILE).as_uri()]
-    assert list(lookup.find(simple.as_uri(), "pkg", FILE, A)) == [(files / FILE).as_uri().replace("%2B", "+")]
-    assert list(lookup.find(simple.as_uri(), "pkg", FILE, B)) == []
-    assert list(lookup.find(simple.as_uri(), "none", FILE, A)) == []
+    assert find(lookup, files.as_uri(), "torch", FILE, A) == [(files / FILE).as_uri()]
+    assert find(lookup, simple.as_uri(), "pkg", FILE, A) == [(files / FILE).as_uri().replace("%2B", "+")]
+    assert find(lookup, simple.as_uri(), "pkg", FILE, B) == []
+    assert find(lookup, simple.as_uri(), "none", FILE, A) == []
     assert (is_folder_of_files(files.as_uri()), is_folder_of_files(simple.as_uri())) == (True, False)
     assert not asked
-
-
-def test_a_page_of_links_is_one_page_for_all():
-    get, asked = pages(**{"stable.html": '<a href="cu/x.whl">x</a>'})
-    assert list(Lookup(get).find("https://i.test/whl/stable.html", "p", "x.whl", A)) == ["https://i.test/whl/cu/x.whl"]
-    assert asked == ["https://i.test/whl/stable.html"]
 
 
 def test_a_place_that_fails_is_the_callers_to_judge():
@@ -88,4 +91,61 @@ def test_a_place_that_fails_is_the_callers_to_judge():
         raise OSError("stalled")
 
     with pytest.raises(OSError, match="stalled"):
-        list(Lookup(get).find("https://i.test", "p", "x.whl", A))
+        find(Lookup(get), "https://i.test", "p", "x.whl", A)
+
+
+def test_the_key_of_a_set_is_that_of_its_content():
+    one, two = (
+        Distribution(name=n, version="1.0", file=f"{n}-1.0-py3-none-any.whl", sha256=n * 64, size=1) for n in "ab"
+    )
+    assert content_key((one, two), "file") == content_key((two, one), "file")
+    assert content_key((one, two), "file") != content_key((one,), "file")
+
+
+def test_platform_tags_run_from_the_c_library_down():
+    tags = Platform("3.11", "2.31").tags()
+    assert tags[0] == "manylinux_2_31_x86_64"
+    assert "manylinux_2_17_x86_64" in tags and "manylinux2014_x86_64" in tags
+    assert "manylinux_2_32_x86_64" not in tags
+    assert "manylinux1_aarch64" not in Platform("3.11", "2.31", "aarch64").tags()
+
+
+def test_a_day_becomes_options_of_uv():
+    assert NOW.options() == []
+    day = AsOf("2021-06-01T23:59:59Z", {"numpy": "2021-07-01T00:00:00Z"})
+    assert day.options() == [
+        "--exclude-newer=2021-06-01T23:59:59Z",
+        "--exclude-newer-package=numpy=2021-07-01T00:00:00Z",
+    ]
+
+
+def parts(letter: str, count: int) -> str:
+    return ".".join(f"{letter}{number}" for number in range(count))
+
+
+def listed(name: str, **more: str) -> ListedFile:
+    return ListedFile.model_validate({"filename": name, "url": "https://example.org/x", **more})
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        f"x-1.0-{parts('a', 2000)}-{parts('b', 2000)}-{parts('c', 2000)}.whl",
+        f"x-1.0-{parts('a', 1001)}-none-any.whl",
+        f"x-{'1' * 5000}-py3-none-any.whl",
+        f"x-{'1' * 5000}.tar.gz",
+        "x-py3-none-any.whl",
+    ],
+)
+def test_a_name_that_nobody_could_read_is_passed_over(name):
+    assert listed(name).version is None and parsed_wheel(name) is None
+    if name.endswith(".whl"):
+        assert not listed(name).fits(Platform("3.11", "2.36"))
+
+
+def test_real_names_are_read():
+    name = "x-1.0-2-cp39.cp310.cp311.py3-abi3.none-manylinux_2_17_x86_64.manylinux2014_x86_64.whl"
+    parsed = parsed_wheel(name)
+    assert parsed and (parsed[0], str(parsed[1]), parsed[2], len(parsed[3])) == ("x", "1.0", (2, ""), 16)
+    assert str(listed(name).version) == "1.0" and listed(name).fits(Platform("3.11", "2.36"))
+    assert listed("x-1.0.tar.gz", **{"requires-python": f">{'1' * 5000}"}).fits(Platform("3.11", "2.36"))

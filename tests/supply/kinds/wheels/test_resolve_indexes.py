@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,12 +12,14 @@ from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
 from reprokit.recipe.packages import Sdist
 from reprokit.supply.kinds.kind import Moved
-from reprokit.supply.kinds.wheels.pip import PipSettings, read_settings
+from reprokit.supply.kinds.wheels import uv
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, moved_wheels
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
 from tests.support.fetching import local_mirrors
+from tests.support.json_index import Index
 from tests.support.upstream import Upstream
 from tests.support.wheels import PYTHON_311, Lock, make_wheel, names
 
@@ -46,33 +48,60 @@ def asked(upstream: Upstream, method: str = "GET") -> list[str]:
 
 
 def test_the_recipes_indexes_come_second(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
-    here, there = (make_wheel(tmp_path / place, "top", v) for place, v in (("a", "1.0"), ("b", "2.0")))
-    mine, recipe = serve(upstream, "mine", here, hashes=True), serve(upstream, "recipe", there, hashes=True)
+    old, new = (make_wheel(tmp_path / place, "top", v) for place, v in (("a", "1.0"), ("b", "2.0")))
+    mine, recipe = serve(upstream, "mine", old, hashes=True), serve(upstream, "recipe", new, hashes=True)
     mirrors = only(store, mine)
-    said: list[str] = []
-    assert names(lock(["top"], indexes=(recipe,), mirrors=mirrors, notify=said.append)) == ["top==1.0"]
-    assert "/recipe/top/" not in asked(upstream) and not said
-    assert names(lock(["top==2.0"], indexes=(recipe,), mirrors=mirrors, notify=said.append)) == ["top==2.0"]
-    assert "trying the recipe's indexes too" in said[0]
+    lines: list[str] = []
+    assert names(lock(["top"], indexes=(recipe,), mirrors=mirrors, notify=lines.append)) == ["top==1.0"]
+    assert "/recipe/top/" not in asked(upstream) and not lines
+    assert names(lock(["top==2.0"], indexes=(recipe,), mirrors=mirrors, notify=lines.append)) == ["top==2.0"]
+    assert "trying the recipe's indexes too" in lines[0]
+    # An index that is down hides nothing of the others.
+    indexes = ("http://127.0.0.1:9/simple", serve(upstream, "third", make_wheel(tmp_path, "low", "1.0"), hashes=True))
+    lines.clear()
+    mirrors = only(Store(tmp_path / "other"), mine)
+    packages = lock(["top", "low"], indexes=indexes, mirrors=mirrors, notify=lines.append)
+    assert names(packages) == ["low==1.0", "top==1.0"]
+    assert "127.0.0.1:9" not in "".join(lines)
 
 
-def test_sizes_are_asked_for_and_no_wheel_is_downloaded(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+def test_a_recipes_page_of_links_is_read_as_one_page(upstream: Upstream, tmp_path: Path):
+    """Projects publish builds for other CUDA versions on such pages."""
+    wheel = make_wheel(tmp_path, "dgl_cu113", "0.9.1", tag="cp38-cp38-manylinux1_x86_64")
+    upstream.answers[f"/{wheel.name}"] = (200, {}, wheel.read_bytes())
+    page = f'<a href="{wheel.name}">{wheel.name}</a><br>\n'.encode()
+    upstream.answers["/repo.html"] = (200, {"Content-Type": "text/html"}, page)
+    indexes = [f"http://127.0.0.1:{upstream.port}/repo.html"]
+    request = WheelRequest(["dgl-cu113==0.9.1"], Platform("3.8", "2.31"), indexes=indexes)
+    (package,) = uv.resolve(request, PipSettings())
+    assert (package.name, package.version) == ("dgl-cu113", "0.9.1")
+    (file,) = package.files
+    assert file.url == f"http://127.0.0.1:{upstream.port}/{wheel.name}"
+    assert file.sha256 in ("", sha256_of(wheel))
+    with pytest.raises(uv.Unsatisfied, match="dgl-cu113"):
+        uv.resolve(replace(request, requirements=["dgl-cu113==1.0.0"]), PipSettings())
+
+
+def test_sizes_and_checksums_are_those_of_the_wheel(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
     wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
+    expected = (sha256_of(wheel), wheel.stat().st_size)
+    (locked,) = lock(["top==1.0"], mirrors=only(store, serve(upstream, "silent", wheel)))  # without checksums
+    assert (locked.sha256, locked.size) == expected
+    # No wheel is downloaded if the index has its metadata; the size is asked for with the index's password.
+    upstream.requests.clear()
     address = serve(upstream, "mine", wheel, hashes=True)
-    metadata = b"Metadata-Version: 2.1\nName: top\nVersion: 1.0\n"
-    body = f'<a href="/files/{wheel.name}#sha256={sha256_of(wheel)}" data-core-metadata="true">{wheel.name}</a>'
+    body = f'<a href="/files/{wheel.name}#sha256={expected[0]}" data-core-metadata="true">{wheel.name}</a>'
     upstream.answers["/mine/top/"] = (200, {"Content-Type": "text/html"}, body.encode())
+    metadata = b"Metadata-Version: 2.1\nName: top\nVersion: 1.0\n"
     upstream.answers[f"/files/{wheel.name}.metadata"] = (200, {}, metadata)
-    (found,) = lock(["top==1.0"], mirrors=only(store, address))
-    assert (found.sha256, found.size) == (sha256_of(wheel), wheel.stat().st_size)
+    mirrors = only(Store(tmp_path / "empty"), address.replace("http://", "http://me:pass%40word@"))
+    (locked,) = lock(["top==1.0"], mirrors=mirrors)
+    assert (locked.sha256, locked.size) == expected
     assert f"/files/{wheel.name}" in asked(upstream, "HEAD")
     assert f"/files/{wheel.name}" not in asked(upstream, "GET")
-
-
-def test_an_index_that_says_no_checksums(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
-    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
-    (found,) = lock(["top==1.0"], mirrors=only(store, serve(upstream, "mine", wheel)))
-    assert (found.sha256, found.size) == (sha256_of(wheel), wheel.stat().st_size)
+    sent = [{k.lower(): v for k, v in headers.items()} for verb, _, headers, _ in upstream.requests if verb == "HEAD"]
+    assert "Basic bWU6cGFzc0B3b3Jk" in [headers.get("authorization") for headers in sent]
+    assert "pass" not in locked.model_dump_json()
 
 
 def test_an_index_that_is_down_is_done_without(
@@ -81,52 +110,25 @@ def test_an_index_that_is_down_is_done_without(
     wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
     mirrors = only(store, serve(upstream, "mine", wheel, hashes=True), "http://me:secret@127.0.0.1:9/simple")
     monkeypatch.setenv("UV_HTTP_RETRIES", "0")
-    said: list[str] = []
-    assert names(lock(["top==1.0"], mirrors=mirrors, notify=said.append)) == ["top==1.0"]
-    assert "continuing without it" in said[0] and "127.0.0.1:9/simple" in said[0] and "secret" not in said[0]
+    lines: list[str] = []
+    assert names(lock(["top==1.0"], mirrors=mirrors, notify=lines.append)) == ["top==1.0"]
+    assert "continuing without it" in lines[0] and "127.0.0.1:9/simple" in lines[0] and "secret" not in lines[0]
     with pytest.raises(SourceError, match="could not be reached") as error:
         lock(["gone==1.0"], mirrors=mirrors)
     assert "127.0.0.1:9" in error.value.where
 
 
-@pytest.mark.usefixtures("index")
 @pytest.mark.parametrize("place", ["/whl/cu113", "/whl/links.html"])
-def test_a_recipes_index_that_is_down_is_named_with_what_it_alone_has(lock: Lock, store: Store, place: str):
+def test_a_recipes_index_that_is_down_is_named_with_what_it_alone_has(index: Path, lock: Lock, place: str):
     down = f"http://127.0.0.1:9{place}"
     with pytest.raises(IndexUnreachable) as error:
-        lock(["torch==1.13.1+cu116"], indexes=(down,), mirrors=local_mirrors(store, pip=read_settings()))
+        lock(["torch==1.13.1+cu116"], indexes=(down,))
     assert error.value.where == down
     assert re.match(
         "the index cannot be reached: Connection refused; without it, no index has .*torch", str(error.value)
     )
     assert "REPROKIT_WHEELS_MIRRORS" in error.value.hint
     assert "PyPI's torch 1.13.1 is built for CUDA 11.7: pin 1.13.1" in error.value.hint
-
-
-def test_an_index_that_is_down_hides_nothing_of_the_others(
-    tmp_path: Path, lock: Lock, upstream: Upstream, store: Store
-):
-    here, there = (make_wheel(tmp_path / place, name, "1.0") for place, name in (("a", "top"), ("b", "low")))
-    mine, recipe = serve(upstream, "mine", here, hashes=True), serve(upstream, "recipe", there, hashes=True)
-    said: list[str] = []
-    down = "http://127.0.0.1:9/simple"
-    found = lock(["top", "low"], indexes=(down, recipe), mirrors=only(store, mine), notify=said.append)
-    assert names(found) == ["low==1.0", "top==1.0"]
-    assert "127.0.0.1:9" not in "".join(said)
-
-
-def test_an_index_with_a_password(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
-    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
-    address = serve(upstream, "mine", wheel, hashes=True).replace("http://", "http://me:pass%40word@")
-    (found,) = lock(["top==1.0"], mirrors=only(store, address))
-    assert found.size == wheel.stat().st_size
-    sent = [
-        {k.lower(): v for k, v in headers.items()}.get("authorization")
-        for verb, _, headers, _ in upstream.requests
-        if verb == "HEAD"
-    ]
-    assert "Basic bWU6cGFzc0B3b3Jk" in sent
-    assert "pass" not in found.model_dump_json()
 
 
 def test_the_users_mirror_is_asked(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
@@ -138,25 +140,25 @@ def test_the_users_mirror_is_asked(tmp_path: Path, lock: Lock, upstream: Upstrea
 # Pins of old papers, from the indexes that this machine uses. Only metadata is downloaded.
 @pytest.mark.network
 @pytest.mark.parametrize(
-    ("requirements", "platform", "sdists", "expected"),
+    ("requirement", "platform", "sdists", "expected"),
     [
-        (["numpy==1.19.5"], Platform("3.6", "2.27"), (), "numpy-1.19.5-cp36-cp36m-manylinux2010_x86_64.whl"),
-        (["numpy==1.19.5", "scipy==1.5.4"], Platform("3.8", "2.31"), (), "scipy-1.5.4-cp38-cp38-manylinux1_x86_64.whl"),
-        (["torch==1.13.1"], Platform("3.9", "2.36"), (), "nvidia_cudnn_cu11-8.5.0.96-2-py3-none-manylinux1_x86_64.whl"),
-        (
-            ["tensorflow==1.15.5"],
-            Platform("3.7", "2.27"),
-            (Sdist(package="gast==0.2.2"),),
-            "gast-0.2.2.tar.gz",
+        ("torch==1.13.1", Platform("3.9", "2.36"), (), "nvidia_cudnn_cu11-8.5.0.96-2-py3-none-manylinux1_x86_64.whl"),
+        pytest.param(
+            *("numpy==1.19.5", Platform("3.6", "2.27"), (), "numpy-1.19.5-cp36-cp36m-manylinux2010_x86_64.whl"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("tensorflow==1.15.5", Platform("3.7", "2.27"), (Sdist(package="gast==0.2.2"),), "gast-0.2.2.tar.gz"),
+            marks=pytest.mark.long,
         ),
     ],
 )
 def test_old_stacks(
-    lock: Lock, store: Store, requirements: list[str], platform: Platform, sdists: tuple[Sdist, ...], expected: str
+    lock: Lock, store: Store, requirement: str, platform: Platform, sdists: tuple[Sdist, ...], expected: str
 ):
-    found = lock(requirements, platform, sdists, mirrors=Mirrors(store))
-    assert expected in [w.file for w in found]
-    assert all(w.size > 0 for w in found)
+    locked = lock([requirement], platform, sdists, mirrors=Mirrors(store))
+    assert expected in [w.file for w in locked]
+    assert all(w.size > 0 for w in locked)
 
 
 @pytest.mark.slow
@@ -194,30 +196,22 @@ def test_what_moved(tmp_path: Path, lock: Lock, store: Store, upstream: Upstream
 
 
 def test_with_a_date_only_files_of_that_time_count(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
-    files = []
+    dated = Index(upstream, tmp_path)
     for version, day in (("1.0", "2021-01-01"), ("2.0", "2022-01-01")):
-        wheel = make_wheel(tmp_path, "dated", version)
-        upstream.answers[f"/files/{wheel.name}"] = (200, {}, wheel.read_bytes())
-        files.append(
-            {"filename": wheel.name, "url": f"/files/{wheel.name}", "hashes": {}, "upload-time": f"{day}T00:00:00Z"}
-        )
-    page = json.dumps({"meta": {"api-version": "1.1"}, "name": "dated", "files": files}).encode()
-    kind = {"Content-Type": "application/vnd.pypi.simple.v1+json"}
-    upstream.answers["/simple/dated/"] = (200, kind, page)
-    mirrors = only(store, f"http://127.0.0.1:{upstream.port}/simple/")
+        dated.wheel("dated", version, day)
+    index = f"http://127.0.0.1:{upstream.port}/simple/"
+    mirrors = only(store, index)
     assert names(lock(["dated"], mirrors=mirrors)) == ["dated==2.0"]
     assert names(lock(["dated"], mirrors=mirrors, as_of="2021-06-30T23:59:59Z")) == ["dated==1.0"]
-    index = f"http://127.0.0.1:{upstream.port}/simple/"
-    for asked, day, first in (("dated==2.0", "2021-06-30", "2022-01-01"), ("dated", "2020-06-30", "2021-01-01")):
+    for text, day, first in (("dated==2.0", "2021-06-30", "2022-01-01"), ("dated", "2020-06-30", "2021-01-01")):
         with pytest.raises(SourceError) as error:
-            lock([asked], mirrors=mirrors, as_of=f"{day}T23:59:59Z")
+            lock([text], mirrors=mirrors, as_of=f"{day}T23:59:59Z")
         assert error.value.message == (
-            f"{index} has no {asked} of {day} for Python 3.11: the first was uploaded on {first}; "
+            f"{index} has no {text} of {day} for Python 3.11: the first was uploaded on {first}; "
             "the base's Python 3.11 was released on 2022-10-24"
         )
         assert error.value.hint == "take a later day, or a base with an older Python"
-    without_times = json.dumps({"name": "dated", "files": [{**file, "upload-time": ""} for file in files]}).encode()
-    upstream.answers["/simple/dated/"] = (200, kind, without_times.replace(b', "upload-time": ""', b""))
+    Index(upstream, tmp_path / "other", times=False).wheel("dated", "1.0", "")
     with pytest.raises(SourceError) as error:
         lock(["dated"], mirrors=only(Store(tmp_path / "other"), index), as_of="2021-06-30T23:59:59Z")
     assert error.value.message == f"{index} gives no upload times, so it has no dated of 2021-06-30"

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Sequence
 
+import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
+
+from reprokit.compat.model import Stack
+from reprokit.compat.pins import resolved_wheels
 from reprokit.errors import EngineError, SourceError
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform
@@ -16,41 +22,51 @@ from reprokit.supply.kinds.wheels.uv import (
     python_platform,
     with_credentials,
 )
+from reprokit.supply.kinds.wheels.within_facts import within_facts
 
 HERE = Platform("3.8", "2.31")
 NONE = "error: No solution found when resolving dependencies\n  cause: Because "
 END = "we can conclude that your requirements are unsatisfiable.\n"
 
 
+OTHER_PYTHONS = "You require CPython 3.11 (`cp311`), but we only found wheels for `torch` (v1.8.0) with `cp38`, `cp39`"
+DISABLED = "hint: Wheels are required for `gputil` because building from source is disabled for all packages"
+
+
+@pytest.mark.parametrize(
+    ("cause", "more", "message", "where", "hint"),
+    [
+        ("there is no version of six==1.99 and you require six==1.99", "", "no index has six==1.99", "six==1.99", ""),
+        ("sixx was not found in the package registry and you require sixx", "", "no index has a wheel of", "sixx", ""),
+        ("g==1 has no usable wheels and you require g==1", DISABLED, "no wheel of g==1", "g==1", "`sdists`"),
+        ("all versions of annoy have no usable wheels and", "", "no wheel of annoy for Python", "annoy", "`sdists`"),
+        (
+            "torch==1.8.0 has no wheels with a matching Python ABI tag (e.g., `cp311`) and you require torch==1.8.0",
+            f"hint: {OTHER_PYTHONS}\n",
+            "no wheel of torch==1.8.0",
+            "torch==1.8.0",
+            OTHER_PYTHONS,
+        ),
+        (
+            "one==1.0 depends on low==1 and you require low==2, we can conclude that\n"
+            "         your requirements and one==1.0 are incompatible.\n         And because you require one",
+            "",
+            "the wheels do not fit together: Because one==1.0 depends on low==1 and you require low==2",
+            "",
+            "",
+        ),
+    ],
+)
+def test_requirements_that_cannot_be_met(cause: str, more: str, message: str, where: str, hint: str):
+    error = explain(f"{NONE}{cause}, {END}\n{more}", HERE)
+    assert type(error) is Unsatisfied
+    assert error.message.startswith(message) and hint in error.hint
+    assert error.where == where
+
+
 @pytest.mark.parametrize(
     ("stderr", "kind", "words", "where"),
     [
-        (
-            f"{NONE}there is no version of six==1.99 and you require six==1.99, {END}",
-            Unsatisfied,
-            "no index has six==1.99",
-            "six==1.99",
-        ),
-        (
-            f"{NONE}sixx was not found in the package registry and you require sixx==1, {END}",
-            Unsatisfied,
-            "no index has a wheel of sixx",
-            "sixx",
-        ),
-        (
-            f"{NONE}gputil==1.4.0 has no usable wheels and you require gputil==1.4.0, {END}\n"
-            "hint: Wheels are required for `gputil` because building from source is disabled for all packages",
-            Unsatisfied,
-            "no wheel of gputil==1.4.0",
-            "gputil==1.4.0",
-        ),
-        (
-            f"{NONE}one==1.0 depends on low==1 and you require low==2, we can conclude that\n"
-            f"         your requirements and one==1.0 are incompatible.\n         And because you require one, {END}",
-            Unsatisfied,
-            "the wheels do not fit together: Because one==1.0 depends on low==1 and you require low==2",
-            "",
-        ),
         (
             "error: Request failed after 3 retries in 6.3s\n  cause: Failed to fetch: http://index.test/simple/six/\n"
             "  cause: client error (Connect)\n  cause: Connection refused (os error 111)\n",
@@ -63,29 +79,10 @@ END = "we can conclude that your requirements are unsatisfiable.\n"
         ("", SourceError, "uv failed", ""),
     ],
 )
-def test_one_error(stderr: str, kind: type, words: str, where: str):
+def test_other_errors(stderr: str, kind: type, words: str, where: str):
     error = explain(stderr, HERE)
     assert type(error) is kind
-    assert words in error.message
-    assert error.where == where
-
-
-def test_a_release_without_wheels_is_told_of_sdists():
-    error = explain(f"{NONE}gast==0.2.2 has no usable wheels and you require gast==0.2.2, {END}", HERE)
-    assert "`sdists`" in error.hint
-    error = explain(f"{NONE}all versions of annoy have no usable wheels and you require annoy, {END}", HERE)
-    assert error.message.startswith("no wheel of annoy for Python") and error.where == "annoy"
-
-
-def test_wheels_of_other_pythons_are_uvs_own_hint():
-    hint = "You require CPython 3.11 (`cp311`), but we only found wheels for `torch` (v1.8.0) with `cp38`, `cp39`"
-    error = explain(
-        f"{NONE}torch==1.8.0 has no wheels with a matching Python ABI tag (e.g., `cp311`) and you require "
-        f"torch==1.8.0, {END}\nhint: {hint}\n",
-        HERE,
-    )
-    assert error.where == "torch==1.8.0"
-    assert error.hint == hint
+    assert words in error.message and error.where == where
 
 
 @pytest.mark.parametrize(
@@ -152,13 +149,51 @@ def test_what_uv_names_is_kept_for_repairs():
         ("https://own.test:8443/f/x.whl", "https://own.test:8443/f/x.whl"),
         ("https://other.test/f/x.whl", "https://other.test/f/x.whl"),
         ("https://you@own.test/f/x.whl", "https://you@own.test/f/x.whl"),
+        ("https://token.test/x.whl", "https://:token@token.test/x.whl"),
     ],
 )
 def test_a_password_stays_on_the_server_of_its_index(url: str, expected: str):
-    assert with_credentials(url, ["https://me:pass@own.test/simple"]) == expected
+    indexes = ["https://me:pass@own.test/simple", "https://:token@token.test/simple"]
+    assert with_credentials(url, indexes) == expected
 
 
-def test_a_token_may_have_no_name():
-    assert with_credentials("https://own.test/x.whl", ["https://:token@own.test/simple"]) == (
-        "https://:token@own.test/x.whl"
-    )
+INDEX = {"matplotlib": ["3.7.1", "3.9.2"], "numpy": ["1.26.4", "2.4.6"], "pandas": ["1.5.3"]}
+
+
+def newest(requirements: Sequence[str], constraints: Sequence[str]) -> dict[str, str]:
+    """The newest version of each requirement within the constraints, as uv takes it."""
+    found = {}
+    for project in (Requirement(text).name for text in requirements):
+        limits = [r.specifier for text in (*requirements, *constraints) if (r := Requirement(text)).name == project]
+        within = [v for v in INDEX[project] if all(limit.contains(v) for limit in limits)]
+        if not within:
+            raise Unsatisfied(f"no {project}")
+        found[project] = max(within, key=Version)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("requirements", "expected", "asked"),
+    [
+        (["matplotlib==3.7.1", "numpy"], {"matplotlib": "3.7.1", "numpy": "1.26.4"}, 2),
+        (["matplotlib<3.8", "numpy>=2"], {"matplotlib": "3.7.1", "numpy": "2.4.6"}, 3),  # neither bound can be met
+        (["matplotlib", "numpy"], {"matplotlib": "3.9.2", "numpy": "2.4.6"}, 1),
+        (["matplotlib==3.7.1", "numpy==2.4.6"], {"matplotlib": "3.7.1", "numpy": "2.4.6"}, 1),
+        (["matplotlib==3.7.1", "pandas", "numpy"], {"matplotlib": "3.7.1", "pandas": "1.5.3", "numpy": "1.26.4"}, 2),
+    ],
+)
+def test_versions_within_the_facts(requirements: list[str], expected: dict[str, str], asked: int) -> None:
+    calls: list[Sequence[str]] = []
+    said: list[str] = []
+
+    def resolve(constraints: Sequence[str]) -> dict[str, str]:
+        calls.append(constraints)
+        return newest(requirements, constraints)
+
+    def stack(versions: dict[str, str]) -> Stack:
+        return Stack({"python": "3.11"}, resolved=resolved_wheels(versions.items(), ""))
+
+    assert within_facts(resolve, stack, requirements, said.append) == expected
+    assert len(calls) == asked
+    assert bool(said) == (expected["numpy"] == "1.26.4")
+    assert all(line.startswith("numpy<2.0 is required too: ") for line in said)
