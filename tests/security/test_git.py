@@ -75,10 +75,10 @@ def outdated(mirrors: Mirrors) -> None:
     raise SourceError("as it should")
 
 
-@pytest.fixture(params=["a checkout", "a bare repository"])
-def checkout(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder: a repository whose settings run a program that leaves `../mark`."""
-    root, bare = tmp_path / "checkout", request.param == "a bare repository"
+@pytest.fixture
+def checkout(tmp_path: Path, bare: bool, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: a repository, bare or not, whose settings run a program that leaves `../mark`."""
+    root = tmp_path / "checkout"
     subprocess.run(["git", "init", "-q", *(["--bare"] if bare else []), str(root)], check=True)
     evil = tmp_path / "evil"
     evil.write_text(f"#!/bin/sh\ntouch {tmp_path}/mark\n")
@@ -91,7 +91,7 @@ def checkout(tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [new_from, lock, outdated])
+@pytest.mark.parametrize(("command", "bare"), [(new_from, False), (lock, False), (outdated, False), (lock, True)])
 def test_the_current_folder_configures_no_git(checkout: Path, store: Store, command: Callable[[Mirrors], None]):
     with pytest.raises(SourceError):
         command(Mirrors(store, Configuration()))
@@ -100,6 +100,7 @@ def test_the_current_folder_configures_no_git(checkout: Path, store: Store, comm
     assert (checkout.parent / "mark").exists()
 
 
+@pytest.mark.parametrize("bare", [True, False])
 def test_only_the_users_own_settings_are_used(checkout: Path, monkeypatch):
     own = checkout.parent / "own"
     own.write_text('[url "https://mirror.invalid/"]\n\tinsteadOf = https://host.invalid/\n')

@@ -5,10 +5,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import multiprocessing
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
@@ -248,14 +247,19 @@ def test_the_state_is_the_users_alone_and_forgets_images_that_are_gone(engine: E
 
 
 @pytest.mark.engine
-def test_many_processes_lose_no_entry(home: Path):
-    code = (
-        "import sys; from reprokit.engine import Engine; from reprokit.image import trust\n"
-        "for n in range(5): trust.record(Engine.connect(), f'sha256:{sys.argv[1]*63}{n}', 'trusted', 't', 'ssh://x')"
-    )
-    running = [subprocess.Popen([sys.executable, "-c", code, digit]) for digit in "abc"]
-    assert [process.wait(200) for process in running] == [0, 0, 0]
-    assert len(trust.entries()) == 15
+@pytest.mark.usefixtures("home")
+def test_many_processes_lose_no_entry():
+    def record(digit: str) -> None:
+        for number in range(5):
+            trust.record(Engine.connect(), f"sha256:{digit * 63}{number}", "trusted", "test", "ssh://x")
+
+    fork = multiprocessing.get_context("fork")
+    running = [fork.Process(target=record, args=(digit,)) for digit in "abc"]
+    for process in running:
+        process.start()
+    for process in running:
+        process.join(200)
+    assert [process.exitcode for process in running] == [0, 0, 0] and len(trust.entries()) == 15
 
 
 def test_an_image_is_unverified_until_a_key_or_the_user_says_otherwise(user: User, name: str, tmp_path):

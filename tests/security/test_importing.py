@@ -25,8 +25,6 @@ from tests.support.json_index import Index
 from tests.support.stores import fetch
 from tests.support.upstream import Upstream
 
-pytestmark = pytest.mark.slow
-
 # Each file leaves a mark where it is run by Python, a shell, make, or git.
 PAYLOAD = """\
 import os
@@ -44,14 +42,8 @@ def mark(tmp_path: Path) -> Path:
 @pytest.fixture
 def hostile(tmp_path: Path, mark: Path) -> Path:
     root = tmp_path / "hostile"
-    for path in (
-        "setup.py",
-        "conftest.py",
-        "tests/conftest.py",
-        "evil/__init__.py",
-        "sitecustomize.py",
-        "tree_sitter.py",
-    ):
+    modules = ("setup", "conftest", "tests/conftest", "evil/__init__", "sitecustomize", "tree_sitter")
+    for path in (f"{module}.py" for module in modules):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(PAYLOAD.format(mark=mark))
     (root / "setup.sh").write_text(f"touch {mark}; pip install $(touch {mark}) numpy\n")
@@ -66,15 +58,13 @@ def made(tree, store, name="evil"):
     return recipe_of(name, tree, moment_of("2024-01-01", None, ""), mirrors, bundled(), lambda line: None)
 
 
-def test_nothing_of_a_repository_is_run(hostile: Path, mark: Path, store, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.slow
+def test_nothing_of_a_repository_and_its_git_settings_is_run(hostile: Path, mark: Path, store, monkeypatch):
     monkeypatch.chdir(hostile)
-    found = made(FolderTree(hostile), store)
-    assert "numpy" in found.decision.requirements and not mark.exists()
+    assert "numpy" in made(FolderTree(hostile), store).decision.requirements and not mark.exists()
     subprocess.run(["sh", "setup.sh"], cwd=hostile, capture_output=True)  # the control
     assert mark.exists()
 
-
-def test_git_settings_of_a_folder_run_nothing(hostile: Path, mark: Path, store):
     def git(*arguments: str) -> None:
         subprocess.run(["git", "-C", str(hostile), *arguments], check=True, capture_output=True)
 
@@ -93,6 +83,7 @@ def test_git_settings_of_a_folder_run_nothing(hostile: Path, mark: Path, store):
     assert mark.exists()
 
 
+@pytest.mark.slow
 def test_filters_and_links_of_a_commit_are_not_followed(repositories, store, mark: Path):
     files = {".gitattributes": "* filter=evil export-subst\n", "setup.py": "from setuptools import setup\nsetup()\n"}
     repositories.make("team/evil", files)
@@ -129,7 +120,8 @@ def test_links_and_pipes_are_passed_over(tmp_path: Path):
     assert "secret-package" in str(collect(FolderTree(root)))
 
 
-def test_what_is_too_large_or_too_deep_is_named_and_costs_no_time(tmp_path: Path):
+@pytest.mark.slow
+def test_what_is_too_large_or_too_deep_is_named_and_costs_no_time(tmp_path: Path, monkeypatch):
     files = {
         "environment.yml": "dependencies: " + "[" * 5000,
         "bomb/environment.yml": "a: &a [x]\nb: [*a, *a]\ndependencies: *a\n",
@@ -147,38 +139,28 @@ def test_what_is_too_large_or_too_deep_is_named_and_costs_no_time(tmp_path: Path
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
-    with (tmp_path / "huge.ipynb").open("wb") as huge:
-        huge.truncate(1 << 30)  # takes no space
-    with (tmp_path / "requirements.txt").open("wb") as huge:
-        huge.truncate(1 << 30)
+    for path in ("huge.ipynb", "requirements.txt"):
+        (tmp_path / path).touch()
+        os.truncate(tmp_path / path, 1 << 30)  # takes no space
     (tmp_path / "plain.py").write_text("import scipy\n")
-    found = collect(FolderTree(tmp_path))
-    unread = {s.origin.file for s in found if s.subject == "unread"}
-    assert unread >= {
-        "environment.yml",
-        "bomb/environment.yml",
-        "setup.py",
-        "huge.ipynb",
-        "requirements.txt",
-        "nested.ipynb",
-    }
-    assert [s.value for s in found if s.subject == "import" and s.origin.file == "plain.py"] == ["scipy"]
+    statements = collect(FolderTree(tmp_path))
+    unread = {s.origin.file for s in statements if s.subject == "unread"}
+    assert unread >= {"environment.yml", "bomb/environment.yml", "setup.py", "huge.ipynb", "requirements.txt"}
+    assert "nested.ipynb" in unread
+    assert [s.value for s in statements if s.subject == "import" and s.origin.file == "plain.py"] == ["scipy"]
+    monkeypatch.setenv("REPROKIT_LIMIT_SOURCE_ENTRIES", "10")
+    with pytest.raises(UsageError, match="more than 10 entries"):
+        FolderTree(tmp_path)
 
 
+@pytest.mark.long
 def test_damaged_code_costs_linear_time(tmp_path: Path):
     """tree-sitter's own queries would take quadratic time, here longer than a test may."""
     (tmp_path / "deep.py").write_text("x = " + "(" * 1_000_000 + "\nimport numpy\n")
     assert collect(FolderTree(tmp_path)) == []
 
 
-def test_a_folder_with_too_many_entries_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    for number in range(20):
-        (tmp_path / f"{number}.py").write_text("")
-    monkeypatch.setenv("REPROKIT_LIMIT_SOURCE_ENTRIES", "10")
-    with pytest.raises(UsageError, match="more than 10 entries"):
-        FolderTree(tmp_path)
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "taken"),
     [
@@ -205,6 +187,7 @@ def test_a_name_with_an_address_is_not_taken_from_an_index(
     assert any("installed from" in question.text for question in found.decision.questions) is not taken
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     ["evil\nvariants: {}", "a\x1b[31m: b", '"; touch /tmp/x; "', "{{ config }}", "]]>*&!", "\u202e\u2028b", "# x"],

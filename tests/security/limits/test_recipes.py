@@ -69,7 +69,7 @@ SLOW = {
     "fields": HEAD + "".join(f"    k{n}: 1\n" for n in range(80_000)),
     "faults": f"{HEAD}claims: [{'{},' * 140_000}]\n",
     "mounts": HEAD + "    mounts:\n" + "".join(f"    - {{source: a, target: /b{n}}}\n" for n in range(30_000)),
-    "files": HEAD + "    files:\n" + "".join(f"    - {{name: a{n}, urls: [http://a], path: /b}}\n" for n in range(20_000)),
+    "files": f"{HEAD}    files:\n" + "".join(f"    - {{name: a{n}, urls: [x:/a], path: /b}}\n" for n in range(20_000)),
     "extends": HEAD + "".join(f"  v{n}: {{extends: v{n + 1}}}\n" for n in range(20_000)),
     "parentheses": f'{HEAD}    wheels: ["x; {"(" * 300_000}"]\n',
     "marker": f"{HEAD}    wheels: [\"x; {'(' * 400}os_name=='a'{')' * 400}\"]\n",
