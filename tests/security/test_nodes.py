@@ -210,7 +210,7 @@ def hostile(sshd: tuple[Path, int], monkeypatch: pytest.MonkeyPatch) -> Iterator
     ("script", "limit_s", "words"),
     [
         ("exec yes flood", LOGIN_S, "prints more than 1024 KiB"),
-        ("exec yes flood >&2", LOGIN_S, "prints more than 1024 KiB"),
+        pytest.param("exec yes flood >&2", LOGIN_S, "prints more than 1024 KiB", marks=pytest.mark.long),
         ("while :; do echo drop; sleep 0.05; done", 2, "no login within 2 s"),
         ("exec sleep 9999", 2, "no login within 2 s"),
         ("exec cat", 2, "no login within 2 s"),
@@ -228,7 +228,7 @@ def test_a_login_that_never_ends_is_refused(hostile: Hostile, script: str, limit
     ("script", "sent", "limit_s", "words"),
     [
         ("exec yes flood", b"", LOGIN_S, "longer than 8 MiB"),
-        ("exec yes flood >&2", b"", LOGIN_S, "longer than 8 MiB"),
+        pytest.param("exec yes flood >&2", b"", LOGIN_S, "longer than 8 MiB", marks=pytest.mark.long),
         ("while :; do echo drop; sleep 0.05; done", b"", 1, "no answer within 1 s"),
         ("exec sleep 9999", b"x" * (16 << 20), 1, "no answer within 1 s"),  # it reads no input
     ],

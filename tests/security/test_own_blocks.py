@@ -135,16 +135,18 @@ def test_a_template_reaches_nothing_but_its_values(trick: str):
     assert dict(sandbox.rendered(final("{{ pins.gcc|sh }}"), includes, facts))["final"]["text"] == "12"
 
 
+LOOPS = "".join(f"{{% for {v} in 'abcdefghijklmnopqrstuvwxyz' %}}" for v in "abcdefghijklm") + "{% endfor %}" * 13
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "bomb",
     [
-        "".join(f"{{% for {v} in 'abcdefghijklmnopqrstuvwxyz' %}}" for v in "abcdefghijklm") + "{% endfor %}" * 13,
-        "{% set a = 'xxxxxxxx' %}" + "{% set a = a ~ a %}" * 40,
-        "{% for a in 'abcdefghijklmnopqrstuvwxyz' %}" * 4 + "x" * 99 + "{% endfor %}" * 4,
-        "{{ " + "[" * 3000 + "]" * 3000 + "|sh }}",
+        pytest.param(LOOPS, marks=pytest.mark.long, id="time"),
+        pytest.param("{% set a = 'xxxxxxxx' %}" + "{% set a = a ~ a %}" * 40, id="memory"),
+        pytest.param("{% for a in 'abcdefghijklmnopqrstuvwxyz' %}" * 4 + "x" * 99 + "{% endfor %}" * 4, id="output"),
+        pytest.param("{{ " + "[" * 3000 + "]" * 3000 + "|sh }}", id="depth"),
     ],
-    ids=["time", "memory", "output", "depth"],
 )
 def test_rendering_is_bounded(tmp_path, bomb: str):
     with pytest.raises(UsageError, match=r"too much|too deeply|writes more than"):
