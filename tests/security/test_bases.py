@@ -219,51 +219,31 @@ def test_packages_that_changed_in_the_store_or_are_no_base(packages: Packages):
         Stage.of(lock.packages[1:], Store())
 
 
+NO_FILE = entry("./mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1)
+HIDING = entry("./etc/dpkg/dpkg.cfg.d/x", HIDE)
+
+
 @pytest.mark.parametrize(
-    ("entries", "scripts", "kind", "words"),
+    ("entries", "essential", "scripts", "moment", "kind", "words"),
     [
-        ([], {"postinst": "#!/bin/sh\necho the reason\nexit 7\n"}, WorkFailed, "dpkg: error"),
-        (
-            [entry("./mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1)],
-            {},
-            UsageError,
-            "'mem', which is a device or a",
-        ),
-        ([entry("./etc/dpkg/dpkg.cfg.d/x", HIDE)], {}, UsageError, "differs from the locked packages"),
+        ([], False, {"postinst": "#!/bin/sh\necho the reason\nexit 7\n"}, "", WorkFailed, "dpkg: error"),
+        ([NO_FILE], False, {}, "", UsageError, "'mem', which is a device or a pipe"),
+        ([HIDING], True, {}, "", UsageError, "differs from the locked packages"),
+        *(([], True, {}, moment, KeyboardInterrupt, None) for moment in ("unpacking", "configuring", "importing")),
     ],
-    ids=["fails", "device", "hides"],
+    ids=["fails", "device", "hides", "unpacking", "configuring", "importing"],
 )
-def test_what_goes_wrong_inside_is_one_error_and_leaves_nothing(
-    engine, packages: Packages, monkeypatch, entries, scripts, kind, words
+def test_what_goes_wrong_is_one_error_and_leaves_nothing(
+    engine: Engine, packages: Packages, monkeypatch, entries, essential, scripts, moment, kind, words
 ):
-    tag = watched(monkeypatch)
-    name = f"reprokit/own/base:{unique('bad')}"
-    lock = packages(*entries, essential=kind is UsageError and HIDE in [content for _, content in entries], **scripts)
-    with pytest.raises(kind, match=words):
-        bootstrap(engine, name, RELEASE, lock, Store(), lambda line: None)
-    assert gone(engine, tag) and engine.image(name) is None
-
-
-@pytest.mark.parametrize("moment", ["unpacking", "configuring", "importing"])
-def test_an_interrupt_leaves_nothing(engine, packages: Packages, monkeypatch, moment):
-    tag = watched(monkeypatch)
-    name = f"reprokit/own/base:{unique('stopped')}"
-
-    def notify(line: str) -> None:
-        if moment in line:
+    def interrupt(line: str) -> None:
+        if moment and moment in line:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        bootstrap(engine, name, RELEASE, packages(), Store(), notify)
-    assert gone(engine, tag) and engine.image(name) is None
-
-
-def watched(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The tag that the next stage gets."""
-    tag = unique("stage")
+    name, tag = f"reprokit/own/base:{unique('bad')}", unique("stage")
     monkeypatch.setattr(bootstrap_module.secrets, "token_hex", lambda size: tag)
-    return tag
-
-
-def gone(engine: Engine, tag: str) -> bool:
-    return engine.container(f"reprokit-stage-{tag}") is None and engine.image(f"reprokit/own/stage:{tag}") is None
+    lock = packages(*entries, essential=essential, **scripts)
+    with pytest.raises(kind, match=words):
+        bootstrap(engine, name, RELEASE, lock, Store(), interrupt)
+    assert engine.container(f"reprokit-stage-{tag}") is None and engine.image(f"reprokit/own/stage:{tag}") is None
+    assert engine.image(name) is None

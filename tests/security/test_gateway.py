@@ -180,6 +180,7 @@ def posted(repositories, store: Store) -> Iterator[Posted]:
         yield post
 
 
+@pytest.mark.slow
 def test_chunks_have_a_plain_size_and_an_end(posted: Posted):
     for size in (b"+%x", b"0x%x", b"0_%x", b" %x", b"%09x", b"%x" + b" " * 80):
         assert b"PACK" not in posted(lambda want, size=size: [size % len(want) + b"\r\n", want, b"\r\n0\r\n\r\n"])
