@@ -153,6 +153,12 @@ def test_rendering_is_bounded(tmp_path, bomb: str):
         rendered(tmp_path, final(bomb))
 
 
+def test_a_process_that_was_killed_is_one_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_blocks, "_answer", lambda job: "")
+    with pytest.raises(UsageError, match="cannot be rendered: it takes too much time or memory"):
+        rendered(tmp_path, final(HARMLESS))
+
+
 def test_code_that_got_out_of_the_template_has_no_file_no_socket_and_no_process():
     """Each line works before the limits, and fails after them."""
     code = f"""if True:
