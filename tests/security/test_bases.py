@@ -26,8 +26,6 @@ from tests.support.builds import root_file_system, target_of
 from tests.support.debs import entry, locked, packed_deb, small_system
 from tests.support.names import unique
 
-pytestmark = pytest.mark.xdist_group("bases")
-engine_test = pytest.mark.engine
 RELEASE = Release("debian", "12", "bookworm")
 Packages = Callable[..., Bootstrap]
 
@@ -45,7 +43,6 @@ echo {script} >>{folder}/marker
 }} >/etc/report 2>&1
 """
 
-
 # Run by dpkg itself, when it has written its status.
 HIDE = b"post-invoke=: >/var/lib/dpkg/status\n"
 
@@ -59,15 +56,6 @@ class Made:
     outside: Path
     beside: Path
     seen: list[Path]
-
-    def read(self, engine: Engine, path: str) -> str:
-        """A file of the base."""
-        container = engine.create_container(unique("bases"), {"Image": self.image["Id"], "Cmd": ["sh"]})
-        try:
-            with tarfile.open(fileobj=io.BytesIO(engine.get_archive(container, path) or b"")) as tar:
-                return tar.extractfile(tar.getmembers()[0]).read().decode()
-        finally:
-            engine.remove(container, force=True)
 
 
 @pytest.fixture(scope="module")
@@ -122,12 +110,6 @@ def a_lock(files: list[Path], store: Store) -> Bootstrap:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def packages(tmp_path: Path, home: Path) -> Packages:
     """`packages(*entries, **scripts)`: the small system and a package of these entries."""
 
@@ -142,42 +124,32 @@ def packages(tmp_path: Path, home: Path) -> Packages:
     return make
 
 
-@engine_test
-def test_scripts_and_hooks_of_a_package_run_inside_and_nothing_outside(engine, made: Made):
+@pytest.mark.xdist_group("bases")
+def test_a_package_reaches_nothing_outside(engine: Engine, made: Made):
+    container = engine.create_container(unique("bases"), {"Image": made.image["Id"], "Cmd": ["sh"]})
+    try:
+        with tarfile.open(fileobj=io.BytesIO(b"".join(engine.export(container)))) as tar:
+            files = {member.name: tar.extractfile(member).read() for member in tar if member.isreg()}
+            assert tar.getmember("etc/host").linkname == "/etc/passwd"
+    finally:
+        engine.remove(container, force=True)
+    # Scripts and hooks run inside, where the payload works and is harmless.
     assert not made.outside.exists()
-    ran = made.read(engine, f"{made.outside}/marker").split()
-    assert {"preinst", "postinst", "dpkg"} <= set(ran)  # so the payload works, where it is harmless
-
-
-@engine_test
-def test_scripts_see_no_network_and_nothing_of_the_host(engine, made: Made):
-    report = dict(line.split(": ", 1) for line in made.read(engine, "/etc/report").splitlines() if ": " in line)
+    assert {b"preinst", b"postinst", b"dpkg"} <= set(files[f"{made.outside}/marker".lstrip("/")].split())
+    # They see no network and nothing of the host.
+    report = dict(line.split(": ", 1) for line in files["etc/report"].decode().splitlines() if ": " in line)
     assert set(report["interfaces"].split()) == {"Inter-|", "face", "lo:"}
     assert report["process"] == "sh" and "socket" not in report
     # Neither CAP_SYS_ADMIN nor CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_SYS_PTRACE.
     assert not int(report["capabilities"], 16) & (1 << 21 | 1 << 16 | 1 << 17 | 1 << 19)
     inside = {"/", "/proc", "/dev", "/sys", "/etc/resolv.conf", "/etc/hostname", "/etc/hosts"}
     assert {m for m in report["mounts"].split() if not m.startswith(("/proc/", "/dev/", "/sys/"))} <= inside
-
-
-@engine_test
-def test_links_in_a_package_lead_nowhere_outside(engine, made: Made):
-    container = engine.create_container(unique("bases"), {"Image": made.image["Id"], "Cmd": ["sh"]})
-    try:
-        with tarfile.open(fileobj=io.BytesIO(b"".join(engine.export(container)))) as tar:
-            assert tar.getmember("etc/host").linkname == "/etc/passwd"
-            assert tar.getmember(f"{made.beside}/through".lstrip("/")).isreg()
-    finally:
-        engine.remove(container, force=True)
-    assert list(made.beside.iterdir()) == []
-
-
-@engine_test
-def test_nobody_else_enters_what_a_base_is_made_in(made: Made):
+    # Links lead nowhere outside, and nobody else enters the folders that a base is made in.
+    assert f"{made.beside}/through".lstrip("/") in files and list(made.beside.iterdir()) == []
     assert made.said and made.seen == []
 
 
-@engine_test
+@pytest.mark.xdist_group("bases")
 def test_an_image_of_a_recipe_called_base_is_no_base(engine, made: Made):
     key = name_of(RELEASE, made.base.bootstrap).rpartition(":")[2]
     attack = image_name(target_of("base"))
@@ -192,7 +164,7 @@ def test_an_image_of_a_recipe_called_base_is_no_base(engine, made: Made):
         engine.remove_image(f"reprokit/base:{key}", force=True)
 
 
-@engine_test
+@pytest.mark.xdist_group("bases")
 def test_equal_packages_give_equal_layers(engine, made: Made, home: Path):
     name = f"reprokit/own/base:{unique('again')}"
     again = bootstrap(engine, name, RELEASE, made.base.bootstrap, made.store, lambda line: None)
@@ -237,7 +209,7 @@ def test_a_package_that_unpacks_to_too_much(packages: Packages, monkeypatch):
     assert "REPROKIT_LIMIT_BASE=" in error.value.hint
 
 
-def test_packages_that_changed_in_the_store_or_are_no_base(packages: Packages, tmp_path: Path):
+def test_packages_that_changed_in_the_store_or_are_no_base(packages: Packages):
     lock = packages()
     path = Store().path(lock.packages[0].sha256)
     path.write_bytes(path.read_bytes()[:-1] + b"x")
@@ -247,53 +219,31 @@ def test_packages_that_changed_in_the_store_or_are_no_base(packages: Packages, t
         Stage.of(lock.packages[1:], Store())
 
 
-@engine_test
+NO_FILE = entry("./mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1)
+HIDING = entry("./etc/dpkg/dpkg.cfg.d/x", HIDE)
+
+
 @pytest.mark.parametrize(
-    ("entries", "scripts", "kind", "words"),
+    ("entries", "essential", "scripts", "moment", "kind", "words"),
     [
-        ([], {"postinst": "#!/bin/sh\necho the reason\nexit 7\n"}, WorkFailed, "dpkg: error"),
-        (
-            [entry("./mem", type=tarfile.CHRTYPE, devmajor=1, devminor=1)],
-            {},
-            UsageError,
-            "'mem', which is a device or a pipe",
-        ),
-        ([entry("./etc/dpkg/dpkg.cfg.d/x", HIDE)], {}, UsageError, "differs from the locked packages"),
+        ([], False, {"postinst": "#!/bin/sh\necho the reason\nexit 7\n"}, "", WorkFailed, "dpkg: error"),
+        ([NO_FILE], False, {}, "", UsageError, "'mem', which is a device or a pipe"),
+        ([HIDING], True, {}, "", UsageError, "differs from the locked packages"),
+        *(([], True, {}, moment, KeyboardInterrupt, None) for moment in ("unpacking", "configuring", "importing")),
     ],
-    ids=["fails", "device", "hides"],
+    ids=["fails", "device", "hides", "unpacking", "configuring", "importing"],
 )
-def test_what_goes_wrong_inside_is_one_error_and_leaves_nothing(
-    engine, packages: Packages, monkeypatch, entries, scripts, kind, words
+def test_what_goes_wrong_is_one_error_and_leaves_nothing(
+    engine: Engine, packages: Packages, monkeypatch, entries, essential, scripts, moment, kind, words
 ):
-    tag = watched(monkeypatch)
-    name = f"reprokit/own/base:{unique('bad')}"
-    lock = packages(*entries, essential=kind is UsageError and HIDE in [content for _, content in entries], **scripts)
-    with pytest.raises(kind, match=words):
-        bootstrap(engine, name, RELEASE, lock, Store(), lambda line: None)
-    assert gone(engine, tag) and engine.image(name) is None
-
-
-@engine_test
-@pytest.mark.parametrize("moment", ["unpacking", "configuring", "importing"])
-def test_an_interrupt_leaves_nothing(engine, packages: Packages, monkeypatch, moment):
-    tag = watched(monkeypatch)
-    name = f"reprokit/own/base:{unique('stopped')}"
-
-    def notify(line: str) -> None:
-        if moment in line:
+    def interrupt(line: str) -> None:
+        if moment and moment in line:
             raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt):
-        bootstrap(engine, name, RELEASE, packages(), Store(), notify)
-    assert gone(engine, tag) and engine.image(name) is None
-
-
-def watched(monkeypatch: pytest.MonkeyPatch) -> str:
-    """The tag that the next stage gets."""
-    tag = unique("stage")
+    name, tag = f"reprokit/own/base:{unique('bad')}", unique("stage")
     monkeypatch.setattr(bootstrap_module.secrets, "token_hex", lambda size: tag)
-    return tag
-
-
-def gone(engine: Engine, tag: str) -> bool:
-    return engine.container(f"reprokit-stage-{tag}") is None and engine.image(f"reprokit/own/stage:{tag}") is None
+    lock = packages(*entries, essential=essential, **scripts)
+    with pytest.raises(kind, match=words):
+        bootstrap(engine, name, RELEASE, lock, Store(), interrupt)
+    assert engine.container(f"reprokit-stage-{tag}") is None and engine.image(f"reprokit/own/stage:{tag}") is None
+    assert engine.image(name) is None

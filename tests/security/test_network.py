@@ -36,8 +36,6 @@ from tests.support.paths import ROOT
 from tests.support.processes import send_when_asleep, sleeping
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
-
 # What a step may try; each line ends in "reached" or "closed". ADDRESS and NAME are filled in.
 PROBE = r"""
 say() { if "${@:2}" >/dev/null 2>&1; then echo "$1 reached"; else echo "$1 closed"; fi; }
@@ -97,12 +95,6 @@ def host(engine: Engine) -> Iterator[Host]:
     made = Host(config.get("Gateway") or str(next(ip_network(config["Subnet"]).hosts())))
     yield made
     made.close()
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 @pytest.fixture

@@ -77,13 +77,12 @@ OTHERS = {
 
 
 @pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def checkout(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A checkout as the current folder; `../outside` is the user's."""
     (tmp_path / "outside").mkdir()
     (tmp_path / "checkout" / "recipes").mkdir(parents=True)
     (tmp_path / "checkout" / "recipes" / "paper.yaml").write_text(RECIPE)
     monkeypatch.chdir(tmp_path / "checkout")
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
     return tmp_path / "checkout"
 
@@ -138,19 +137,14 @@ def test_a_link_is_refused_with_the_option_for_another_path(checkout: Path, run,
     assert "remove the link" in refused.value.hint and option in refused.value.hint
 
 
-def test_apptainer_builds_through_no_link(checkout: Path):
+def test_links_of_the_users_own_choice(checkout: Path):
+    """A path of the command line and the folder of recipes may be links; the file that Apptainer builds may not."""
     Path("paper-cpu.sif").symlink_to("../outside/x")
     with pytest.raises(UsageError, match="the SIF exists already"):
         OUTPUTS["export --apptainer"][1]()
-
-
-def test_a_linked_folder_of_the_users_own_choice_is_written(checkout: Path):
     Path("linked").symlink_to("../outside")
     verb("report", "paper", "-o", "linked/page")
     assert Path("../outside/page/index.html").is_file()
-
-
-def test_a_linked_folder_of_recipes_keeps_working(checkout: Path):
     Path("recipes").rename("../outside/recipes")
     Path("recipes").symlink_to("../outside/recipes")
     locked()

@@ -1,21 +1,24 @@
-"""Own blocks of a stranger's checkout: what their templates cannot reach, and what they cannot write."""
+"""Own blocks of a stranger's checkout: what their templates cannot reach, and which instructions they cannot write."""
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from dockerfile_parse import DockerfileParser
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
 from reprokit.image import own_blocks, sandbox
+from reprokit.image.instructions import checked
 from reprokit.image.render import render
 from tests.support.paths import ROOT
 from tests.support.rendering import source, target
-
-pytestmark = pytest.mark.slow
 
 FRONT = "{#\ndoes: a block of a stranger\n#}\n"
 HARMLESS = "RUN echo one; \\\n    echo two\n"
@@ -33,14 +36,12 @@ def final(text: str) -> str:
     return "{% block final %}\n" + text + "{% endblock %}\n"
 
 
-def rendered(folder: Path, template: str, **options: object) -> str:
+def rendered(folder: Path, template: str) -> str:
     own(folder, template)
-    return render(target(folder, **VARIANT, blocks=["git", {"own": options} if options else "own"])).dockerfile
+    return render(target(folder, **VARIANT, blocks=["git", "own"])).dockerfile
 
 
-def test_a_harmless_block_is_rendered(tmp_path):
-    front = "{#\ndoes: x\nbuild_from: image\npins: [gcc]\noptions:\n  names: {type: list, default: [], does: y}\n#}\n"
-    template = """\
+TEMPLATE = """\
 {% block build %}
 COPY --from=git {{ sources["a"].path|word }} {{ sources["a"].path|word }}
 RUN {% include "expect.j2" %}
@@ -59,71 +60,74 @@ RUN echo {{ name|upper|sh }}{% if not loop.last %}; \\
 {% endfor %}
 {% endblock %}
 """
-    own(tmp_path, template, front)
+
+
+@pytest.mark.slow
+def test_a_harmless_block_is_rendered(tmp_path):
+    front = "{#\ndoes: x\nbuild_from: image\npins: [gcc]\noptions:\n  names: {type: list, default: [], does: y}\n#}\n"
+    own(tmp_path, TEMPLATE, front)
     blocks = ["git", {"own": {"names": ["a b", "b", "c"]}}]
-    found = render(target(tmp_path, **VARIANT, build_args={"X": "1"}, blocks=blocks))
-    lines = found.dockerfile.splitlines()
+    result = render(target(tmp_path, **VARIANT, build_args={"X": "1"}, blocks=blocks))
+    lines = result.dockerfile.splitlines()
     at = lines.index("FROM with-git AS own")
-    assert lines[at : at + 4] == [
-        "FROM with-git AS own", "ARG REPROKIT_APT_OWN=", 'ARG X="1"', "COPY --from=git /opt/a /opt/a",
-    ]  # fmt: skip
+    assert lines[at + 1 : at + 4] == ["ARG REPROKIT_APT_OWN=", 'ARG X="1"', "COPY --from=git /opt/a /opt/a"]
     assert "RUN echo 'A B'; \\" in lines and "RUN echo C" in lines
-    assert found.block_at(at + 1) == "own" and found.installs[-1].packages == ("gcc-12",)
+    assert result.block_at(at + 1) == "own" and result.installs[-1].packages == ("gcc-12",)
 
 
-TRICKS = [
-    "{{ ''.__class__.__mro__|sh }}",
-    "{{ ''['__class__']|sh }}",
-    "{{ options|attr('__class__')|sh }}",
-    "{{ '{0.__class__}'.format(options)|sh }}",
-    "{{ '{0.__class__}'.format_map(options)|sh }}",
-    "{{ ('%s' % options)|sh }}",
-    "{{ '%s'|format(options)|sh }}",
-    "{{ [options]|map(attribute='__class__')|first|sh }}",
-    "{{ [options]|map('attr', '__class__')|first|sh }}",
-    "{{ ['']|map(attribute='__class__.__mro__')|first|sh }}",
-    "{{ [options]|sort(attribute='__class__')|first|sh }}",
-    "{{ options.pop('x')|sh }}",
-    "{{ installs.append(1)|sh }}",
-    "{{ cycler.__init__.__globals__|sh }}",
-    "{{ lipsum()|sh }}",
-    "{{ namespace()|sh }}",
-    "{{ dict(a=1)|sh }}",
-    "{{ range(10)|list|join|sh }}",
-    "{{ self.final()|sh }}",
-    "{{ super()|sh }}",
-    "{{ loop|sh }}",
-    "{{ (2 ** 10)|sh }}",
-    "{{ ('x' * 10)|sh }}",
-    "{{ '{}'|tojson|sh }}",
-    "{{ pins.gcc|safe }}",
-    "{{ pins.gcc|e }}",
-    "{{ pins.gcc }}",
-    "{{ (pins.gcc|sh)|replace('1', ';') }}",
-    "{{ (pins.gcc|sh) ~ pins.gcc }}",
-    "{% filter replace('1', ';') %}{{ pins.gcc|sh }}{% endfilter %}",
-    "{% set x %}{{ pins.gcc }}{% endset %}{{ x }}",
-    "{% macro m() %}x{% endmacro %}{{ m() }}",
-    "{% call m() %}x{% endcall %}",
-    "{% import 'expect.j2' as e %}",
-    "{% from 'expect.j2' import e %}",
-    "{% extends 'expect.j2' %}",
-    "{% include 'other.j2' %}",
-    "{% include '../blocks/git.j2' %}",
-    "{% include '/etc/passwd' %}",
-    "{% include pins.gcc %}",
-    "{% include ['expect.j2'] %}",
-    "{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}",
-    "{% with x = 1 %}{% endwith %}",
-    "{% autoescape true %}{{ pins.gcc }}{% endautoescape %}",
-    "{% do installs.append(1) %}",
-    "{% trans %}x{% endtrans %}",
-    "{% debug %}",
-]
+TRICKS = """\
+{{ ''.__class__.__mro__|sh }}
+{{ ''['__class__']|sh }}
+{{ options|attr('__class__')|sh }}
+{{ '{0.__class__}'.format(options)|sh }}
+{{ '{0.__class__}'.format_map(options)|sh }}
+{{ ('%s' % options)|sh }}
+{{ '%s'|format(options)|sh }}
+{{ [options]|map(attribute='__class__')|first|sh }}
+{{ [options]|map('attr', '__class__')|first|sh }}
+{{ ['']|map(attribute='__class__.__mro__')|first|sh }}
+{{ [options]|sort(attribute='__class__')|first|sh }}
+{{ options.pop('x')|sh }}
+{{ installs.append(1)|sh }}
+{{ cycler.__init__.__globals__|sh }}
+{{ lipsum()|sh }}
+{{ namespace()|sh }}
+{{ dict(a=1)|sh }}
+{{ range(10)|list|join|sh }}
+{{ self.final()|sh }}
+{{ super()|sh }}
+{{ loop|sh }}
+{{ (2 ** 10)|sh }}
+{{ ('x' * 10)|sh }}
+{{ '{}'|tojson|sh }}
+{{ pins.gcc|safe }}
+{{ pins.gcc|e }}
+{{ pins.gcc }}
+{{ (pins.gcc|sh)|replace('1', ';') }}
+{{ (pins.gcc|sh) ~ pins.gcc }}
+{% filter replace('1', ';') %}{{ pins.gcc|sh }}{% endfilter %}
+{% set x %}{{ pins.gcc }}{% endset %}{{ x }}
+{% macro m() %}x{% endmacro %}{{ m() }}
+{% call m() %}x{% endcall %}
+{% import 'expect.j2' as e %}
+{% from 'expect.j2' import e %}
+{% extends 'expect.j2' %}
+{% include 'other.j2' %}
+{% include '../blocks/git.j2' %}
+{% include '/etc/passwd' %}
+{% include pins.gcc %}
+{% include ['expect.j2'] %}
+{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}
+{% with x = 1 %}{% endwith %}
+{% autoescape true %}{{ pins.gcc }}{% endautoescape %}
+{% do installs.append(1) %}
+{% trans %}x{% endtrans %}
+{% debug %}
+""".splitlines()
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-def test_a_template_reaches_nothing_but_its_values(trick):
+def test_a_template_reaches_nothing_but_its_values(trick: str):
     facts = {"final": {"pins": {"gcc": "12"}, "options": {"x": "y"}, "block": "own", "installs": []}}
     includes = {"expect.j2": "set -eu"}
     with pytest.raises(sandbox.Refused):
@@ -131,19 +135,28 @@ def test_a_template_reaches_nothing_but_its_values(trick):
     assert dict(sandbox.rendered(final("{{ pins.gcc|sh }}"), includes, facts))["final"]["text"] == "12"
 
 
+LOOPS = "".join(f"{{% for {v} in 'abcdefghijklmnopqrstuvwxyz' %}}" for v in "abcdefghijklm") + "{% endfor %}" * 13
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bomb",
     [
-        "".join(f"{{% for {v} in 'abcdefghijklmnopqrstuvwxyz' %}}" for v in "abcdefghijklm") + "{% endfor %}" * 13,
-        "{% set a = 'xxxxxxxx' %}" + "{% set a = a ~ a %}" * 40,
-        "{% for a in 'abcdefghijklmnopqrstuvwxyz' %}" * 4 + "x" * 99 + "{% endfor %}" * 4,
-        "{{ " + "[" * 3000 + "]" * 3000 + "|sh }}",
+        pytest.param(LOOPS, marks=pytest.mark.long, id="time"),
+        pytest.param("{% set a = 'xxxxxxxx' %}" + "{% set a = a ~ a %}" * 40, id="memory"),
+        pytest.param("{% for a in 'abcdefghijklmnopqrstuvwxyz' %}" * 4 + "x" * 99 + "{% endfor %}" * 4, id="output"),
+        pytest.param("{{ " + "[" * 3000 + "]" * 3000 + "|sh }}", id="depth"),
     ],
-    ids=["time", "memory", "output", "depth"],
 )
-def test_rendering_is_bounded(tmp_path, bomb):
+def test_rendering_is_bounded(tmp_path, bomb: str):
     with pytest.raises(UsageError, match=r"too much|too deeply|writes more than"):
         rendered(tmp_path, final(bomb))
+
+
+def test_a_process_that_was_killed_is_one_error(tmp_path, monkeypatch):
+    monkeypatch.setattr(own_blocks, "_answer", lambda job: "")
+    with pytest.raises(UsageError, match="cannot be rendered: it takes too much time or memory"):
+        rendered(tmp_path, final(HARMLESS))
 
 
 def test_code_that_got_out_of_the_template_has_no_file_no_socket_and_no_process():
@@ -172,9 +185,9 @@ def test_the_process_has_no_secret_of_the_users_environment(monkeypatch):
     seen: dict = {}
 
     class Spy(subprocess.Popen):
-        def __init__(self, command, **settings):
-            seen.update(settings)
-            super().__init__(command, **settings)
+        def __init__(self, command, **options):
+            seen.update(options)
+            super().__init__(command, **options)
 
     monkeypatch.setenv("TOKEN_OF_THE_USER", "secret")
     monkeypatch.setattr(subprocess, "Popen", Spy)
@@ -182,68 +195,60 @@ def test_the_process_has_no_secret_of_the_users_environment(monkeypatch):
     assert "TOKEN_OF_THE_USER" not in seen["env"] and seen["cwd"] == "/"
 
 
-@pytest.mark.parametrize("package", ["-oDPkg::Pre-Invoke::=id", "a b", "a;id", "$(id)"])
-def test_apt_gets_no_option_from_an_own_block(tmp_path, package):
-    with pytest.raises(UsageError, match="asks apt for what is not a package"):
-        rendered(tmp_path, final(f"RUN set -eu; \\\n{{{{ ['{package}']|apt_install }}}}\n    true\n"))
-
-
-@pytest.mark.parametrize("name", ["git", "image", "scratch", "with-git", "env", "1x"])
-def test_a_name_of_a_bundled_block_or_of_a_stage_is_refused(tmp_path, name):
-    own(tmp_path, final(HARMLESS), name=name)
-    own(tmp_path, final(HARMLESS))
-    if name == "git":  # the bundled block is used
-        text = render(target(tmp_path, **VARIANT, blocks=[name, "own"])).dockerfile
-        assert "git fetch" in text
-        return
-    with pytest.raises(UsageError, match="another meaning"):
-        render(target(tmp_path, **VARIANT, blocks=["git", name]))
-    assert render(target(tmp_path, **VARIANT, blocks=["git", "own"]))
-
-
-@pytest.mark.parametrize(
-    "front",
-    [
-        "",
-        "{#\ninstalls: apt\ndoes: x\n#}\n",
-        "{#\nargument: BASE=x\ndoes: x\n#}\n",
-        "{#\nwheel: '{pin.__class__}'\ndoes: x\n#}\n",
-        "{#\ndoes: x\nname: git\n#}\n",
-        "{#\ndoes: x\nrepeats: true\n#}\n",
-        "{#\ndoes: &a x\npins: [*a]\n#}\n",
-        '{#\ndoes: "\\e[2J"\n#}\n',
-        "{#\ndoes: " + "x" * 301 + "\n#}\n",
-        "{#\ndoes: x\nbuild_from: nvidia/cuda\n#}\n",
-        "{#\npins: [gcc]\n#}\n",
-    ],
-)
-def test_a_front_comment_states_no_more_than_own_blocks_can(tmp_path, front):
-    file = own(tmp_path, final(HARMLESS), front)
-    with pytest.raises(UsageError) as caught:
-        render(target(tmp_path, **VARIANT, blocks=["git", "own"]))
-    assert caught.value.where.startswith(str(file))
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("template", "message"),
     [
+        *((final(f"RUN set -eu; \\\n{{{{ ['{package}']|apt_install }}}}\n    true\n"), "asks apt for what is not")
+          for package in ("-oDPkg::Pre-Invoke::=id", "a b", "a;id", "$(id)")),
         ("{% block build %}\nRUN x\n{% endblock %}", "no `build_from`"),
         ("{% block finale %}\nRUN x\n{% endblock %}", "writes nothing"),
         (final("RUN {{ pins.gc|sh }}\n"), "no attribute 'gc'"),
     ],
-)
-def test_a_mistake_of_its_author_is_named(tmp_path, template, message):
+)  # fmt: skip
+def test_a_mistake_of_its_author_is_named(tmp_path, template: str, message: str):
     with pytest.raises(UsageError, match=message) as caught:
         rendered(tmp_path, template)
     assert "own.j2" in caught.value.where
 
 
+@pytest.mark.slow
+def test_a_name_of_a_bundled_block_or_of_a_stage_is_refused(tmp_path):
+    own(tmp_path, final(HARMLESS))
+    for name in ("image", "scratch", "with-git", "env", "1x"):
+        file = own(tmp_path, final(HARMLESS), name=name)
+        with pytest.raises(UsageError, match="another meaning"):
+            render(target(tmp_path, **VARIANT, blocks=["git", name]))
+        file.unlink()
+    own(tmp_path, final(HARMLESS), name="git")  # the bundled block is used
+    assert "git fetch" in render(target(tmp_path, **VARIANT, blocks=["git", "own"])).dockerfile
+
+
+FRONTS = [
+    "", "{#\ninstalls: apt\ndoes: x\n#}\n", "{#\nargument: BASE=x\ndoes: x\n#}\n",
+    "{#\nwheel: '{pin.__class__}'\ndoes: x\n#}\n", "{#\ndoes: x\nname: git\n#}\n", "{#\ndoes: x\nrepeats: true\n#}\n",
+    "{#\ndoes: &a x\npins: [*a]\n#}\n", '{#\ndoes: "\\e[2J"\n#}\n', "{#\ndoes: " + "x" * 301 + "\n#}\n",
+    "{#\ndoes: x\nbuild_from: nvidia/cuda\n#}\n", "{#\npins: [gcc]\n#}\n",
+]  # fmt: skip
+
+
+def test_a_front_comment_states_no_more_than_own_blocks_can(tmp_path):
+    for front in FRONTS:
+        file = own(tmp_path, final(HARMLESS), front)
+        with pytest.raises(UsageError) as caught:
+            render(target(tmp_path, **VARIANT, blocks=["git", "own"]))
+        assert caught.value.where.startswith(str(file))
+
+
 def test_a_block_is_a_small_file_and_no_link(tmp_path):
-    secret = tmp_path / "secret"
-    secret.write_text(FRONT + final(HARMLESS))
+    (tmp_path / "secret").write_text(FRONT + final(HARMLESS))
     file = own(tmp_path, "")
     chosen = target(tmp_path, **VARIANT, blocks=["git", "own"])
-    for make in (lambda: file.symlink_to(secret), lambda: os.mkfifo(file), lambda: file.write_text("x" * 70_000)):
+    for make in (
+        lambda: file.symlink_to(tmp_path / "secret"),
+        lambda: os.mkfifo(file),
+        lambda: file.write_text("x" * 70_000),
+    ):
         file.unlink()
         make()
         with pytest.raises(UsageError) as caught:
@@ -252,8 +257,7 @@ def test_a_block_is_a_small_file_and_no_link(tmp_path):
 
 
 def test_a_patch_is_a_file_beside_the_recipe(tmp_path):
-    inside = tmp_path / "recipes"
-    inside.mkdir()
+    (inside := tmp_path / "recipes").mkdir()
     (tmp_path / "secret").write_text("s")
     (inside / "link.patch").symlink_to(tmp_path / "secret")
     for path in ("link.patch", "gone.patch"):
@@ -269,7 +273,61 @@ def test_a_patch_is_a_file_beside_the_recipe(tmp_path):
     assert render(chosen).context == (("patches/link.patch", b"p"),)
 
 
-@pytest.mark.parametrize("name", ["BASE", "REPROKIT_APT", "https_proxy", "HTTP_PROXY", "BUILDKIT_SYNTAX", "DOCKER_X"])
-def test_a_build_argument_replaces_none_of_reprokits(tmp_path, name):
-    with pytest.raises(UsageError, match="set by reprokit or the builder"):
-        target(tmp_path, build_args={name: "x"}, blocks=[])
+def test_a_build_argument_replaces_none_of_reprokits(tmp_path):
+    for name in ("BASE", "REPROKIT_APT", "https_proxy", "HTTP_PROXY", "BUILDKIT_SYNTAX", "DOCKER_X"):
+        with pytest.raises(UsageError, match="set by reprokit or the builder"):
+            target(tmp_path, build_args={name: "x"}, blocks=[])
+
+
+# --- Instructions
+
+WRITTEN = [
+    "FROM debian:12\n", "from debian:12\n", " FROM debian:12\n", "ADD https://example.org/x /x\n", "LABEL a=b\n",
+    'SHELL ["/bin/bash", "-c"]\n', "ARG X=1\n", "USER root\n", "VOLUME /x\n", "ONBUILD RUN x\n", "EXPOSE 1\n",
+    "CMD x\n",
+    "ENTRYPOINT x\n", "HEALTHCHECK CMD x\n", "STOPSIGNAL 9\n", "MAINTAINER x\n", "run x\n", "RUN\n", "RUN \n",
+    "RUN\tx\n",
+    "# escape=`\n", "#syntax = example.org/frontend\n", "# CHECK=skip=all\n", "# a comment \\\n",
+    "RUN --mount=type=secret,id=x cat /run/secrets/x\n", "RUN --network=host x\n", "RUN --security=insecure x\n",
+    "RUN \\\n    --mount=type=bind,from=example.org/x x\n", "RUN --mo\\\nunt=type=ssh x\n",
+    "RUN cat <<EOF\nFROM debian:12\nEOF\n", "COPY --from=git <<EOF /x\nx\nEOF\n", "RUN 3<<-EOF cat\nEOF\n",
+    "RUN x \\\n", "RUN x \\", "RUN x \\\n\n", "\\\nFROM debian:12\n", "RUN x \\ \nFROM debian:12\n",
+    "RUN x \\\\\nFROM debian:12\n", "RUN x \\\n\nFROM debian:12\n", "RUN x \\\n# y\nRUN z\n",
+    "RUN x\rFROM debian:12\n", "RUN x\x0bFROM y\n", "RUN x\x00\n", "RUN x\u2028FROM debian:12\n", "RUN x\x85FROM y\n",
+    "\u00a0FROM debian:12\n", "RUN \x1b[2Jx\n", "RUN \u202etxt\n",
+    "COPY x /x\n", "COPY --from=alpine:3 /x /x\n", "COPY --from=0 /x /x\n", "COPY --from=later /x /x\n",
+    "COPY --from=git --chown=0:0 /x /x\n", "COPY --chmod=4755 --from=git /x /x\n", 'COPY --from=git ["/x", "/x"]\n',
+    "COPY --from=GIT /x /x\n", "COPY --from=$STAGE /x /x\n", "COPY --from=git /x\n", "COPY --from=git /x $HOME\n",
+    "COPY --link --from=git /x /x\n", "COPY --from=git /x /x --from=alpine\n",
+    "ENV A 1\n", "ENV =1\n", "ENV\n", "ENV A-B=1\n",
+    "WORKDIR x\n", "WORKDIR /proc/self/fd/8\n", "WORKDIR $HOME\n", "WORKDIR /a/../proc\n", 'WORKDIR "/proc"\n',
+    "WORKDIR \n",
+    "RUN x\n" * 101,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_only_instructions_that_all_builders_read_alike_are_written(text):
+    with pytest.raises(UsageError):
+        checked(HARMLESS + text, "own.j2", ["git"])
+    assert checked(HARMLESS + "COPY --from=git /x /y\n", "own.j2", ["git"])
+
+
+PIECES = [
+    "RUN ", "FROM x", "COPY --from=git /a /b",
+    "ENV A=", "WORKDIR /", "#", "\\", "\n", " ", "\t", "<<E", "\r", "x", "'", '"',
+    "$", "escape=`", "--mount=", "\\\n", "\n\n", "\u2028",
+]  # fmt: skip
+
+
+@settings(max_examples=400)
+@given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
+@pytest.mark.slow
+def test_another_parser_reads_what_was_checked(text):
+    try:
+        accepted = checked(text, "own.j2", ["git"])
+    except UsageError:
+        return
+    read = DockerfileParser(fileobj=io.BytesIO(b"FROM base AS own\n" + accepted.encode() + b"USER end\n")).structure
+    words = [each["instruction"] for each in read if each["instruction"] != "COMMENT"]
+    assert words[0] == "FROM" and words[-1] == "USER" and set(words[1:-1]) <= {"RUN", "ENV", "WORKDIR", "COPY"}

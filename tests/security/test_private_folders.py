@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +14,6 @@ from tests.support.privileges import as_root
 from tests.support.users import as_user, give
 
 NOBODY = 65534
-
-
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
 
 
 def test_folders_are_private(home: Path):
@@ -40,16 +32,24 @@ def test_folders_are_private(home: Path):
 
 
 @as_root()
-def test_folders_of_another_user_are_refused(home: Path):
+def test_folders_of_another_user_are_refused(home: Path, tmp_path: Path):
+    """The store may be that of a group, or a link to it."""
     home.mkdir()
-    for folder, shared in ((home / "tmp", False), (home / "store", True)):
-        folder.mkdir()
-        folder.chmod(0o777)
-        os.chown(folder, NOBODY, NOBODY)
+    for folder, shared in (("tmp", False), ("store", True), ("../theirs", True)):
+        (home / folder).mkdir()
+        (home / folder).chmod(0o757)
+        os.chown(home / folder, NOBODY, NOBODY)
         with pytest.raises(EngineError, match="belongs to another user"):
-            paths.private(folder, shared)
+            paths.private(home / folder, shared)
     (home / "store").chmod(0o755)
     assert paths.private(home / "store", shared=True)
+    (home / "store").rmdir()
+    (home / "store").symlink_to(tmp_path / "theirs")
+    with pytest.raises(EngineError, match="belongs to another user"), Store().in_use():
+        pass
+    (tmp_path / "theirs").chmod(0o750)
+    with Store().in_use():
+        assert (tmp_path / "theirs").stat().st_mode & 0o777 == 0o750
 
 
 @as_root()
@@ -114,24 +114,10 @@ def test_no_link_below_the_home_is_followed(home: Path, tmp_path: Path, link: st
 
 
 @as_root()
-def test_a_store_may_be_a_link_to_that_of_a_group(home: Path, tmp_path: Path):
-    home.mkdir()
-    theirs = tmp_path / "theirs"
-    theirs.mkdir()
-    os.chown(theirs, NOBODY, NOBODY)
-    theirs.chmod(0o750)
-    (home / "store").symlink_to(theirs)
-    with Store().in_use():
-        assert theirs.stat().st_mode & 0o777 == 0o750
-    theirs.chmod(0o757)
-    with pytest.raises(EngineError, match="belongs to another user"), Store().in_use():
-        pass
-
-
-@as_root()
-def test_another_user_reads_a_store_only_where_its_group_may(short_folder: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("HOME", str(short_folder))
-    store = Store(short_folder / "store")
+def test_another_user_reads_a_store_only_where_its_group_may(short_path: Path, monkeypatch):
+    monkeypatch.setenv("HOME", str(short_path))
+    short_path.chmod(0o755)
+    store = Store(short_path / "store")
     with store.in_use(), store.scratch() as scratch:
         (Path(scratch) / "file").write_text("content")
         sha256 = store.add(Path(scratch) / "file")
@@ -154,11 +140,3 @@ def test_another_user_reads_a_store_only_where_its_group_may(short_folder: Path,
     store.root.chmod(0o750)
     assert use_as_another() == ("content", None)
     assert store.remembered("kind", "key") == 2
-
-
-@pytest.fixture
-def short_folder() -> Iterator[Path]:
-    """A folder that other users reach."""
-    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp") as folder:
-        Path(folder).chmod(0o755)
-        yield Path(folder)

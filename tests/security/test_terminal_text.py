@@ -12,14 +12,15 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from rich.table import Table
+from rich.text import Text
 
+from reprokit.__main__ import main
+from reprokit.explain.last import HALF, OutputRecording, keep, log_path
 from reprokit.untrusted.text import Output, console, document, dump, echo, escaped
 from tests.support.paths import ROOT
-
-pytestmark = pytest.mark.slow
 
 # Clears the screen, sets the title, C1's CSI, reverses the reading order, hides, overwrites, is half a character.
 ATTACKS = {
@@ -44,25 +45,24 @@ _HARMFUL = re.compile(
 )
 
 
-def at_terminal(program: Callable[[], None] | list[str], **options: str) -> str:
-    """What a program, or a function in a process of its own, writes to a terminal."""
+def at_terminal(program: Callable[[], object]) -> str:
+    """What a function, in a process of its own, writes to a terminal."""
     master, terminal = pty.openpty()
-    if callable(program):
-        if (pid := os.fork()) == 0:
-            os.dup2(terminal, 1)
-            os.dup2(terminal, 2)
-            sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), encoding="utf-8")
-            sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), encoding="utf-8")
-            with contextlib.suppress(BaseException):
-                program()
-                sys.stdout.flush()
-            os._exit(0)
-    else:
-        with subprocess.Popen(
-            program, stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, "PAGER": "cat", **options}
-        ):
+    if (pid := os.fork()) == 0:
+        for descriptor in (0, 1, 2):
+            os.dup2(terminal, descriptor)
+        sys.stdout = io.TextIOWrapper(io.FileIO(1, "w"), encoding="utf-8")
+        sys.stderr = io.TextIOWrapper(io.FileIO(2, "w"), encoding="utf-8")
+        try:
+            program()
+        except SystemExit:
             pass
-        pid = 0
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+        with contextlib.suppress(BaseException):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)
     os.close(terminal)
     text = b""
     while select.select([master], [], [], 60)[0]:
@@ -74,8 +74,7 @@ def at_terminal(program: Callable[[], None] | list[str], **options: str) -> str:
             break
         text += block
     os.close(master)
-    if pid:
-        os.waitpid(pid, 0)
+    os.waitpid(pid, 0)
     return text.decode("utf-8", "surrogateescape").replace("\r\n", "\n")
 
 
@@ -84,16 +83,18 @@ def without_style(text: str) -> str:
     return re.sub(r"\x1b\[(?:[0-9;]*m|\?25[lh]|1?A|2K)|\r", "", text)
 
 
-def cli(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "reprokit", *arguments]
-
-
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
-def test_no_way_of_printing_lets_control_characters_through(attack):
-    def table() -> None:
-        from rich.table import Table
-        from rich.text import Text
+def test_no_way_of_printing_lets_control_characters_through(attack: str):
+    def plain() -> None:
+        echo(f"<{attack}>")
+        echo(f"<{attack}>", err=True)
+        echo(f"<{attack}>", file=sys.stderr)
+        document(f"<{attack}>\n")
+        dump({attack: attack})
+        sys.stdout.flush()
+        Output(1).write(f"<{attack}>".encode(errors="surrogateescape"))
 
+    def table() -> None:
         made = Table(attack)
         made.add_column(Text(attack))
         made.add_row(attack, Text(attack))
@@ -101,23 +102,15 @@ def test_no_way_of_printing_lets_control_characters_through(attack):
         with console().status(Text(attack)):
             pass
 
-    for program in (
-        lambda: echo(f"<{attack}>"),
-        lambda: echo(f"<{attack}>", err=True),
-        lambda: echo(f"<{attack}>", file=sys.stderr),
-        lambda: document(f"<{attack}>\n"),
-        lambda: dump({attack: attack}),
-        lambda: Output(1).write(f"<{attack}>".encode(errors="surrogateescape")),
-    ):
-        text = at_terminal(program)
-        assert text and not _HARMFUL.search(text), text
+    text = at_terminal(plain)
+    assert text.count("<") == text.count(">") == 5 and not _HARMFUL.search(text), text
     text = at_terminal(table)
     assert text and not _HARMFUL.search(without_style(text)), text
 
 
 def test_a_terminal_does_get_what_is_not_escaped():
     """The positive control: the payload reaches a terminal that is written to directly."""
-    assert ATTACKS["clear"] in at_terminal(lambda: os.write(1, ATTACKS["clear"].encode()) and None)
+    assert ATTACKS["clear"] in at_terminal(lambda: os.write(1, ATTACKS["clear"].encode()))
 
 
 def test_markup_and_emoji_codes_are_text():
@@ -133,57 +126,36 @@ def test_ordinary_text_is_unchanged():
     assert escaped(escaped("\x1b")) == "\\x1b"
 
 
-def test_a_line_break_makes_no_line_that_looks_like_ours(capsys):
-    echo("loaded a\nloaded b")
+def test_output_that_goes_to_no_terminal(capsys):
+    echo("loaded a\nloaded b")  # a line break makes no line that looks like ours
     echo("error: a\nerror: b\n  more", err=True)
-    out, err = capsys.readouterr()
-    assert out == "loaded a\\nloaded b\n"
-    assert err == "error: a\n  error: b\n  more\n"
-
-
-def test_json_is_whole_and_ascii(capsys):
+    assert capsys.readouterr() == ("loaded a\\nloaded b\n", "error: a\n  error: b\n  more\n")
     value = {key: [attack] for key, attack in ATTACKS.items()}
     dump(value)
     text = capsys.readouterr().out
     assert text.isascii() and not _HARMFUL.search(text) and json.loads(text) == value
-
-
-def test_a_document_is_unchanged_where_no_terminal_is(capsys):
     document("RUN printf '\x1b\u202e'\n")
     assert capsys.readouterr().out == "RUN printf '\x1b\u202e'\n"
-
-
-def test_a_narrow_encoding_stops_no_command():
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     echo("a ± b", file=stream)
     assert stream.buffer.getvalue() == b"a \\xb1 b\n"  # type: ignore[attr-defined]
 
 
 def test_a_containers_output_goes_whole_to_a_pipe_and_escaped_to_a_terminal():
-    said = b"a\r\n10%\r20%\r\xff\xc3\x1b[31mred\x1b[0m \xe2\x82\xac\n"
+    written = b"a\r\n10%\r20%\r\xff\xc3\x1b[31mred\x1b[0m \xe2\x82\xac\n"
     reader, writer = os.pipe()
-    Output(writer).write(said)
-    assert os.read(reader, 1 << 16) == said
+    Output(writer).write(written)
+    assert os.read(reader, 1 << 16) == written
     for descriptor in (reader, writer):
         os.close(descriptor)
 
     def in_pieces() -> None:
-        shown = Output(1)
-        for place in range(len(said)):
-            shown.write(said[place : place + 1])
+        output = Output(1)
+        for place in range(len(written)):
+            output.write(written[place : place + 1])
 
     assert at_terminal(in_pieces) == "a\n10%\n20%\n\\xff\\xc3\\x1b[31mred\\x1b[0m €\n"
     assert at_terminal(lambda: Output(1, raw=True).write(b"\x1b[31m")) == "\x1b[31m"
-
-
-@pytest.fixture
-def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stranger's checkout, in which the user stands."""
-    (tmp_path / "recipes").mkdir()
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return tmp_path
 
 
 RECIPE = """\
@@ -193,62 +165,97 @@ variants: {cpu: {base: "debian:12", env: {A: "\\u202ex"}}}
 """
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("home")
 @pytest.mark.parametrize(
-    "arguments",
+    ("verb", "shown"),
     [
-        ("list",),
-        ("show", "evil"),
-        ("show", "evil", "--json"),
-        ("show", "\x1b[2Jevil"),
-        ("check", "evil"),
-        ("lock", "--check", "evil"),
-        ("render", "evil"),
-        ("--debug", "show", "\x1b[2J\u202e"),
-        ("inspect", "\x1b[2J.rkit"),
-        ("config", "\x1b[2J"),
-        ("nodes", "\u202e\x1b[2J"),
+        ("list", "control characters are not allowed"),
+        ("show evil --json", "control characters are not allowed"),
+        ("check evil", "control characters are not allowed"),
+        ("lock --check evil", "control characters are not allowed"),
+        ("show \x1b[2Jevil", "error: "),
+        ("--debug show \x1b[2J\u202e", "Traceback"),
+        ("inspect \x1b[2J.rkit", "error: "),
+        ("config \x1b[2J", "rror"),
+        ("nodes \u202e\x1b[2J", "error: "),
     ],
-    ids=" ".join,
 )
-def test_commands_show_a_strangers_recipe_harmlessly(checkout, arguments):
-    (checkout / "recipes" / "evil.yaml").write_text(RECIPE)
-    text = at_terminal(cli(*arguments), NO_COLOR="1")
-    assert text and not _HARMFUL.search(without_style(text)), text
+def test_verbs_show_a_strangers_text_harmlessly(tmp_path, monkeypatch, verb: str, shown: str):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "evil.yaml").write_text(RECIPE)
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"NO_COLOR": "1", "PAGER": "cat"}.items():
+        monkeypatch.setenv(name, value)
+
+    def called(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["reprokit", *words])
+        text = at_terminal(main)
+        assert not _HARMFUL.search(without_style(text)), text
+        return text
+
+    assert shown in called(*verb.split(" "))
+    if verb == "list":
+        (tmp_path / "recipes" / "evil.yaml").write_text('name: "\\e[2J\\nerror: spoofed"\npaper: {}\n')
+        assert "error: " in (text := called(verb)) and "\nerror: spoofed" not in text
+        (tmp_path / "recipes" / "evil.yaml").unlink()
+        (tmp_path / "recipes" / "\x1b[2J\udcff.yaml").write_text("name: [")
+        assert "\\x1b[2J" in called(verb)
 
 
-def test_messages_in_a_log_are_harmless_too(checkout):
+def test_messages_in_a_log_are_harmless_too():
     """A traceback quotes the name; CI shows the log in a terminal, or a browser that draws colours."""
-    done = subprocess.run(cli("--debug", "show", "\x1b[2J\u202e"), capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "reprokit", "--debug", "show", "\x1b[2J\u202e"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert "Traceback" in done.stderr and not _HARMFUL.search(done.stderr)
 
 
-def test_a_recipe_whose_error_quotes_control_characters(checkout):
-    (checkout / "recipes" / "evil.yaml").write_text('name: "\\e[2J\\nerror: spoofed"\npaper: {}\n')
-    text = at_terminal(cli("list"), NO_COLOR="1")
-    assert "error: " in text and not _HARMFUL.search(without_style(text))
-    assert "\nerror: spoofed" not in text
+WAYS_TO_PRINT = """\
+import sys
+import click  # which is banned itself
+import rich
+import typer
+from rich.console import Console
+from typer import echo
+print('x')
+typer.echo('x')
+echo('x')
+sys.stdout.write('x')
+sys.stderr.buffer.write(b'x')
+rich.print('x')
+"""
 
 
-def test_file_names_with_control_characters_are_shown_as_text(checkout):
-    (checkout / "recipes" / "\x1b[2J\udcff.yaml").write_text("name: [")
-    text = at_terminal(cli("list"), NO_COLOR="1")
-    assert "\\x1b[2J" in text and not _HARMFUL.search(without_style(text))
+def test_lint_refuses_another_way_to_print():
+    options = ["--no-cache", "--output-format", "concise", "--select", "T201,TID251"]
+    command = [sys.executable, "-m", "ruff", "check", *options, "--stdin-filename", "reprokit/commands/x.py", "-"]
+    done = subprocess.run(command, input=WAYS_TO_PRINT, capture_output=True, text=True, cwd=ROOT, check=False)
+    lines = {int(number) for number in re.findall(r"x\.py:(\d+):\d+: (?:T201|TID251)", done.stdout)}
+    assert lines == {2, 5, 6, 7, 8, 10, 11, 12}, done.stdout
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "print('x')",
-        "import typer\n\ntyper.echo('x')",
-        "from typer import echo\n\necho('x')",
-        "import sys\n\nsys.stdout.write('x')",
-        "import sys\n\nsys.stderr.buffer.write(b'x')",
-        "from rich.console import Console\n\nConsole().print('x')",
-        "import rich\n\nrich.print('x')",
-        "import click\n\nclick.echo('x')",
-    ],
-)
-def test_lint_refuses_another_way_to_print(line):
-    command = [sys.executable, "-m", "ruff", "check", "--no-cache", "--stdin-filename", "reprokit/commands/x.py", "-"]
-    done = subprocess.run(command, input=f"{line}\n", capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 1 and re.search(r"T201|TID251", done.stdout), done.stdout
+# --- The log of the last failure is data, and its explanation bounded
+
+
+@pytest.mark.usefixtures("home")
+def test_a_forged_fact_is_short_text():
+    spoofed = "\x1b]0;owned\x07\u202e{pid}{container}"
+    forged = f"reprokit: out of memory: the kernel killed {spoofed} in container x\n"
+    cause = keep(forged)[0]
+    assert cause == escaped(cause) and "{pid}{container}" in cause
+    assert "killed python3 in container x" in keep(forged.replace(spoofed, "python3"))[0]  # the harmless neighbour
+    lines = keep("ModuleNotFoundError: No module named '" + "a" * 1000 + "'\n" + "x" * 10_000)
+    assert len(lines) == 3 and max(map(len, lines)) < 500
+
+
+FLOODS = [b"Killed ", b"{", b"\x1b[" * 9 + b"\r", b"nvcc: not found\n", b"error: " * 50 + b"\n"]
+
+
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("line", [*FLOODS[:1], *(pytest.param(line, marks=pytest.mark.long) for line in FLOODS[1:])])
+def test_output_without_end_costs_a_bounded_amount(line: bytes):
+    recording = OutputRecording()
+    for _ in range(40):
+        recording.write(line * (1_000_000 // len(line)))
+    keep(recording)
+    assert log_path().stat().st_size < 2 * HALF + 500

@@ -73,10 +73,8 @@ class Engine:
 
 
 CHALLENGE = 'Bearer realm="https://auth.test/token",service="registry.test",scope="repository:x:pull"'
-OCI = {
-    "config": {"mediaType": "m", "digest": "", "size": 1},
-    "layers": [{"mediaType": "m", "digest": DIGEST, "size": 1}],
-}
+LAYERS = [{"mediaType": "m", "digest": DIGEST, "size": 1}]
+OCI = {"config": {"mediaType": "m", "digest": "", "size": 1}, "layers": LAYERS}
 
 
 @pytest.fixture(scope="module")
@@ -148,16 +146,10 @@ class Connection:
 
 
 IMAGE = {"id": DIGEST, "tags": ["x:1"], "layers": [DIGEST], "size": 7, "labels": {"reprokit.recipe": "x"}}
-CONTENT = {"config": {"digest": DIGEST}, "layers": [{"mediaType": "m", "digest": DIGEST, "size": 1}]}
-INVENTORY = (
-    {"Version": "28.0", "Arch": "amd64"},
-    [["driver-type", "io.containerd.snapshotter.v1"]],
-    "/x",
-    99,
-    True,
-    IMAGE,
-    {"manifest": DIGEST, "content": CONTENT},
-)
+INVENTORY: list[Any] = [
+    {"Version": "28.0", "Arch": "amd64"}, [["driver-type", "io.containerd.snapshotter.v1"]], "/x", 99, True, IMAGE,
+    {"manifest": DIGEST, "content": {"config": {"digest": DIGEST}, "layers": LAYERS}},
+]  # fmt: skip
 PROBE = """reprokit:uid 1000
 reprokit:gid 1000
 reprokit:groups 1000 27
@@ -193,13 +185,12 @@ def ask_node(output: str) -> None:
 
 
 def _printed(values: Any) -> str:
-    return "reprokit: inventory\n" + "".join(
-        f"{json.dumps(v)}\n" for v in (values if isinstance(values, list) else [values])
-    )
+    lines = values if isinstance(values, list) else [values]
+    return "reprokit: inventory\n" + "".join(f"{json.dumps(line)}\n" for line in lines)
 
 
 @fuzzed
-@given(st.one_of(trees(list(INVENTORY)).map(_printed), lines(PROBE, _printed(list(INVENTORY)))))
+@given(st.one_of(trees(INVENTORY).map(_printed), lines(PROBE, _printed(INVENTORY))))
 def test_node_answers(watch: Watch, output: str) -> None:
     watch(lambda: ask_node(output))
 

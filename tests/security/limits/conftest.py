@@ -6,7 +6,7 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,38 +15,6 @@ from tests.support.bombs import GIB
 
 MEMORY_KB = 512 << 10
 SECONDS = 120  # of processor time, so that a slow machine passes, too
-Run = Callable[..., str]
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """`run(code, *arguments, exit=0)` in the memory and time that an attack may take; what it writes."""
-
-    def bounded(program: Sequence[str], code: int, variables: dict[str, str]) -> str:
-        environment = {**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), **variables}
-        out = tmp_path / "out"
-        with out.open("w") as file:
-            process = subprocess.Popen(
-                [sys.executable, "-c", MEASURED, tmp_path / "memory", *program], stdout=file, stderr=file, cwd=tmp_path,
-                env=environment, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 * GIB, 8 * GIB)),
-            )  # fmt: skip
-            _, status, usage = os.wait4(process.pid, 0)
-            process.returncode = os.waitstatus_to_exitcode(status)
-        text = out.read_text()
-        assert "Traceback" not in text and "a bug in reprokit" not in text, text
-        assert process.returncode == code, text
-        memory = int((tmp_path / "memory").read_text())
-        assert 1 << 10 < memory < MEMORY_KB
-        assert usage.ru_utime + usage.ru_stime < SECONDS
-        return text
-
-    def reprokit(*arguments: object, code: int = 0, python: str = "", **variables: str) -> str:
-        program = ["-m", "reprokit"] if not python else ["-c", f"{MAIN}\n{python}\n"]
-        return bounded([*program, *map(str, arguments)], code, variables)
-
-    return reprokit
-
-
 # Runs Python with the arguments after the first, and writes its peak of memory in KB to the file of that name. What
 # `wait4` reports would be that of this process, if it is larger: a child begins as a copy.
 MEASURED = """
@@ -71,3 +39,28 @@ def refused(kind, error, trace):
     os._exit(error.exit_code)
 sys.excepthook = refused
 """
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Callable[..., str]:
+    """`run(*arguments, code=0, python="")`: a verb or a program in the memory and time of an attack; its output."""
+
+    def bounded(*arguments: object, code: int = 0, python: str = "", **variables: str) -> str:
+        program = ["-m", "reprokit"] if not python else ["-c", f"{MAIN}\n{python}\n"]
+        command = [sys.executable, "-c", MEASURED, tmp_path / "memory", *program, *map(str, arguments)]
+        environment = {**os.environ, "REPROKIT_HOME": str(tmp_path / "home"), **variables}
+        with (tmp_path / "out").open("w") as file:
+            process = subprocess.Popen(
+                command, stdout=file, stderr=file, cwd=tmp_path, env=environment,
+                preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (8 * GIB, 8 * GIB)),
+            )  # fmt: skip
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        text = (tmp_path / "out").read_text()
+        assert "Traceback" not in text and "a bug in reprokit" not in text, text
+        assert process.returncode == code, text
+        assert 1 << 10 < int((tmp_path / "memory").read_text()) < MEMORY_KB
+        assert usage.ru_utime + usage.ru_stime < SECONDS
+        return text
+
+    return bounded
