@@ -164,16 +164,19 @@ def test_a_patch_is_part_of_the_inputs(tmp_path):
 
 
 @pytest.mark.slow
-def test_own_blocks_are_inputs_and_their_build_arguments_differ(tmp_path):
-    (tmp_path / "blocks").mkdir()
-    text = "{#\ndoes: x\n#}\n{% block final %}\nRUN set -e; \\\n{{ ['ab']|apt_install }}    true\n{% endblock %}\n"
-    for name in ("a-b", "a_b"):
-        (tmp_path / "blocks" / f"{name}.j2").write_text(text)
+def test_own_blocks_are_beside_the_recipe_or_in_the_users_folders(tmp_path, monkeypatch):
+    for folder in ("blocks", "more"):
+        (tmp_path / folder).mkdir()
+    text = "{#\ndoes: x\n#}\n{% block final %}\nRUN set -e; \\\n{{ ['ab']|apt_install }}    WHERE\n{% endblock %}\n"
+    (tmp_path / "more" / "a_b.j2").write_text(text.replace("WHERE", "more"))
+    monkeypatch.setenv("REPROKIT_BLOCKS", str(tmp_path / "more"))
     chosen = target(tmp_path, blocks=["a_b"])
-    first = render(chosen).dockerfile
-    assert "ARG REPROKIT_APT_A_B=" in first
-    (tmp_path / "blocks" / "a_b.j2").write_text(text.replace("true", ":"))
-    assert render(chosen).dockerfile != first
+    of_user = render(chosen).dockerfile
+    assert "    more\n" in of_user and "ARG REPROKIT_APT_A_B=" in of_user
+    for name in ("a-b", "a_b"):
+        (tmp_path / "blocks" / f"{name}.j2").write_text(text.replace("WHERE", "beside"))
+    assert "    beside\n" in render(chosen).dockerfile
+    # Their build arguments would have the same name.
     with pytest.raises(UsageError, match="the blocks a-b and a_b differ only in punctuation") as error:
         render(target(tmp_path, blocks=["a-b", "a_b"]))
     assert error.value.where.startswith(f"{tmp_path}/paper.yaml:") and "rename" in error.value.hint
