@@ -1,4 +1,4 @@
-"""A build behind the host's own proxy on loopback, which wants a password: it works, and nothing keeps the password."""
+"""A build behind the host's own proxy on loopback, which wants a password: nothing keeps that or the gateway's."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import threading
 from base64 import b64encode
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
 
 import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
+from reprokit.supply.gateway import Gateway
 from tests.support.builds import TOOLS, Builds, root_file_system
 from tests.support.names import unique
-
-pytestmark = pytest.mark.engine
 
 PASSWORD = "p4ss-of-the-proxy"
 # What apt would do, by bash alone: ask the proxy that the build was given.
@@ -80,17 +80,24 @@ def base(engine: Engine) -> Iterator[str]:
     engine.remove_image(f"{name}:1", force=True)
 
 
-def test_it_works_and_the_password_stays_nowhere(builds: Builds, engine: Engine, inside, proxy: Proxy, builder: str):
-    result = builds(ASK + "RUN env\n", builder=builder)
-    assert "from behind the proxy" in result.log.read_text()
+def test_it_works_and_the_password_stays_nowhere(
+    builds: Builds, engine: Engine, inside, proxy: Proxy, builder: str, monkeypatch: pytest.MonkeyPatch
+):
+    gateways: list[Gateway] = []
+    start = Gateway.__enter__
+    monkeypatch.setattr(Gateway, "__enter__", lambda gateway: gateways.append(gateway) or start(gateway))
+    result = builds(ASK + 'RUN test -n "$http_proxy" -a "$http_proxy" = "$HTTPS_PROXY"; env\n', builder=builder)
+    log = result.log.read_text()
+    assert "from behind the proxy" in log and "=http://reprokit:***@127.0.0.1:" in log
     assert proxy.served == ["http://archive.invalid/pool/a.deb"]
-    kept = json.dumps([engine.image(result.name), engine.history(result.name)])
-    kept += inside(result.name, "env; cat /etc/* 2>/dev/null")
-    kept += result.log.read_text() + result.record.read_text() + repr(builds.events)
-    assert PASSWORD not in kept
+    assert not [variable for variable in engine.image(result.name)["Config"]["Env"] if "proxy" in variable.lower()]
+    image = json.dumps([engine.image(result.name), engine.history(result.name)])
+    assert "127.0.0.1" not in image
+    kept = image + inside(result.name, "env; cat /etc/* 2>/dev/null") + repr(builds.events)
     assert f":{proxy.server.server_port}" not in kept
-    for file in result.log.parent.parent.rglob("*"):
-        assert not file.is_file() or PASSWORD not in file.read_text(errors="replace")
+    kept += "".join(file.read_text(errors="replace") for file in result.log.parent.parent.rglob("*") if file.is_file())
+    secret = urlsplit(gateways[0].url).password
+    assert secret and secret not in kept and PASSWORD not in kept
 
 
 def test_a_proxy_that_is_away_is_named_without_it(builds: Builds, proxy: Proxy):
