@@ -107,11 +107,11 @@ def test_submodules_stand_at_their_commits(root, forge, tmp_path):
     # The old protocol asks the server whether a commit may be fetched; by default only heads may.
     for protocol, refused in (("2", False), ("0", True)):
         subprocess.run(["git", "config", "-f", root / ".gitconfig", "protocol.version", protocol], check=True)
-        done = run(root, tmp_path, git="https://forge.test/team/top", commit=commit, submodules=True)
+        (folder := tmp_path / protocol).mkdir()
+        done = run(root, folder, git="https://forge.test/team/top", commit=commit, submodules=True)
         assert done.returncode == 0, done.stderr
-        assert files(tmp_path) == expected
+        assert files(folder) == expected
         assert ("unadvertised object" in done.stderr) is refused
-        shutil.rmtree(tmp_path / "src")
 
 
 @pytest.mark.slow
