@@ -1,15 +1,12 @@
-"""Builds of both builders behind a locked gateway: what is locked comes from the store, and nothing else comes."""
+"""Builds behind a locked gateway: what is locked comes from the store, nothing else comes, and layers are shared."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -17,21 +14,28 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.events import BuildStep, Built, Cached, Failed
+from reprokit.image.events import BuildStep, Built, Cached, Event, Failed, OutputLine
 from reprokit.image.render import render
+from reprokit.image.request import request_of
+from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt.resolve import lock_apt
+from reprokit.supply.kinds.kind import Tools
+from reprokit.supply.kinds.wheels import KIND as WHEELS
+from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.lock.model import AptPackage, PlainFile
-from reprokit.supply.policy import pass_all
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import rendered
+from tests.support.fetching import local_mirrors
 from tests.support.locked_builds import LockedBuilds
 from tests.support.names import unique
 from tests.support.rendering import target
+from tests.support.stores import put
+from tests.support.wheels import make_wheel
 
-pytestmark = [pytest.mark.engine, pytest.mark.network, pytest.mark.xdist_group("locked-gateway")]
-
-# What the blocks of these builds install.
+# What the blocks of the locked builds install.
 PACKAGES = "ca-certificates curl tree unzip xz-utils"
 
 
@@ -58,27 +62,22 @@ def packages(engine: Engine, debian: BaseImage, store: Store, tmp_path_factory) 
         container = engine.create_container(unique("locked"), config)
         try:
             engine.start(container)
-            said = b"".join(engine.logs(container, follow=True)).decode()
+            output = b"".join(engine.logs(container, follow=True)).decode()
         finally:
             engine.remove(container, force=True)
     files = sorted(folder.glob("*.deb"))
-    assert files, said
+    assert files, output
     return tuple(locked_package(file, store) for file in files)
 
 
 def locked_package(file: Path, store: Store) -> AptPackage:
-    """The package of a file that apt named, which is moved into the store."""
+    """The package of a file that apt named, in the store."""
     name, version, architecture = unquote(file.stem).split("_")
-    plain = stored(store, file.name, file.read_bytes())
-    known = {"name": name, "version": version, "architecture": architecture}
-    return AptPackage(**known, archive="debian", path=f"pool/{file.name}", sha256=plain.sha256, size=plain.size)
-
-
-def stored(store: Store, name: str, content: bytes) -> PlainFile:
-    sha256 = hashlib.sha256(content).hexdigest()
-    store.path(sha256).parent.mkdir(parents=True, exist_ok=True)
-    store.path(sha256).write_bytes(content)
-    return PlainFile(name=name, sha256=sha256, size=len(content), urls=("https://forge.test/x",))
+    content = file.read_bytes()
+    return AptPackage(
+        name=name, version=version, architecture=architecture, archive="debian", path=f"pool/{file.name}",
+        sha256=put(store, content), size=len(content),
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +91,8 @@ def files(store: Store) -> tuple[PlainFile, ...]:
     with zipfile.ZipFile(zipped, "w") as archive:
         archive.writestr("values/a.csv", "1,2")
     contents = {"weights.bin": b"\x00weights", "src.tar.xz": packed.getvalue(), "data.zip": zipped.getvalue()}
-    return tuple(stored(store, name, content) for name, content in contents.items())
-
-
-def place(file: PlainFile, path: str, **more: object) -> dict[str, object]:
-    return {"name": file.name, "urls": list(file.urls), "path": path, **more}
+    urls = ("https://forge.test/x",)
+    return tuple(PlainFile(name=n, sha256=put(store, c), size=len(c), urls=urls) for n, c in contents.items())
 
 
 @pytest.fixture
@@ -107,21 +103,16 @@ def builds(engine: Engine, debian: BaseImage, store: Store, packages, files) -> 
         engine.remove_image(made.name, force=True)
 
 
-def test_everything_locked_is_had_and_nothing_stays(builds: LockedBuilds, files, tmp_path: Path, inside, builder: str):
-    weights, source, data = files
-    made = render(
-        target(
-            tmp_path,
-            apt=["tree"],
-            files=[
-                place(weights, "/opt/model/w.bin"),
-                place(source, "/opt/src", unpack=True, sha256=source.sha256),
-                place(data, "/opt/data", unpack=True),
-            ],
-            blocks=["apt", "files"],
-        )
-    )
-    events, gateway = builds(made, builder)
+@pytest.mark.network
+@pytest.mark.xdist_group("locked-gateway")
+def test_everything_locked_is_installed_and_nothing_stays(builds: LockedBuilds, files, tmp_path: Path, inside):
+    places = [("/opt/model/w.bin", {}), ("/opt/src", {"unpack": True}), ("/opt/data", {"unpack": True})]
+    entries = [
+        {"name": file.name, "urls": list(file.urls), "sha256": file.sha256, "path": path, **more}
+        for file, (path, more) in zip(files, places, strict=True)
+    ]
+    made = render(target(tmp_path, apt=["tree"], files=entries, blocks=["apt", "files"]))
+    events, gateway = builds(made)
     assert isinstance(events[-1], Built), events[-20:]
     assert not gateway.hosts and not gateway.missing and not gateway.refused
 
@@ -129,26 +120,28 @@ def test_everything_locked_is_had_and_nothing_stays(builds: LockedBuilds, files,
         "tree --version | cut -c 1-4; sha256sum < /opt/model/w.bin; stat -c '%a %u' /opt/src/src-1.0/main.c; "
         "find /opt -type f | sort"
     )
-    seen = inside(builds.name, look)
-    assert seen.startswith(f"tree\n{weights.sha256}  -\n644 0\n")
-    assert seen.split()[-3:] == ["/opt/data/values/a.csv", "/opt/model/w.bin", "/opt/src/src-1.0/main.c"]
+    output = inside(builds.name, look)
+    assert output.startswith(f"tree\n{files[0].sha256}  -\n644 0\n")
+    assert output.split()[-3:] == ["/opt/data/values/a.csv", "/opt/model/w.bin", "/opt/src/src-1.0/main.c"]
 
-    found: dict[str, str] = {}
+    members: dict[str, str] = {}
     for layer in builds.layers():
         for member in (m for m in layer if m.isfile()):
             content = layer.extractfile(member).read()
             assert b"reprokit.invalid" not in content, member.name
-            found[hashlib.sha256(content).hexdigest()] = member.name
+            members[hashlib.sha256(content).hexdigest()] = member.name
     of_the_store = {file.sha256 for file in (*builds.served.of("apt"), *files)}
-    assert {found[sha256] for sha256 in of_the_store & set(found)} == {"opt/model/w.bin"}
+    assert {members[sha256] for sha256 in of_the_store & set(members)} == {"opt/model/w.bin"}
 
     # Another gateway, on another port and with another password: nothing is done again.
-    again, gateway = builds(made, builder)
+    again, gateway = builds(made)
     steps = [event for event in again if isinstance(event, BuildStep) and event.text.startswith(("RUN", "COPY"))]
     assert steps and sum(isinstance(event, Cached) for event in again) >= len(steps)
     assert gateway.requests == 0 and again[-1] == events[-1]
 
 
+@pytest.mark.network
+@pytest.mark.xdist_group("locked-gateway")
 def test_what_is_not_locked_is_refused_by_name(builds: LockedBuilds):
     get = "/usr/lib/apt/apt-helper -o Acquire::Retries=0 download-file"
     events, gateway = builds(
@@ -164,37 +157,65 @@ def test_what_is_not_locked_is_refused_by_name(builds: LockedBuilds):
     assert not gateway.bytes_served
 
 
-def test_other_bytes_than_the_recipe_names_stop_the_build(builds: LockedBuilds, files, tmp_path: Path):
-    made = render(target(tmp_path, files=[place(files[0], "/opt/w.bin", sha256="0" * 64)], blocks=["files"]))
-    events, _ = builds(made)
-    said = [event.line for event in events if hasattr(event, "line")]
-    assert isinstance(events[-1], Failed) and events[-1].block == "files"
-    wanted = f"reprokit: block files: expected sha256 of weights.bin {'0' * 64}, found {files[0].sha256}"
-    assert any(wanted in line for line in said)
+COMMON = {"pins": {"distro": "debian:12", "python": "3.11", "torch": "2.0"}}
+ONE = {**COMMON, "wheels": ["shared==1.0"], "blocks": ["python", "torch", "wheels"], "env": {"ARCH": "8.0"}}
+OTHER = {
+    **COMMON,
+    "apt": ["tree"],
+    "wheels": ["own==1.0"],
+    "blocks": [{"base": {"bash_as_sh": True}}, "python", "torch", "apt", "wheels"],
+    "env": {"ARCH": "9.0"},
+}
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[str]:
-    """The address of a server that has one file, `weights.bin`."""
-    (tmp_path / "served").mkdir()
-    (tmp_path / "served/weights.bin").write_text("of the authors' server\n")
-    handler = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "served"))
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    server.server_close()
+def built(engine: Engine, debian: BaseImage, store: Store, tmp_path: Path) -> Iterator:
+    """`built(fields)`: a variant on wheels without code, locked, fetched and built."""
+    with zipfile.ZipFile(make_wheel(tmp_path, "torch", "2.0", requires=("shared",)), "a") as torch:
+        torch.writestr("torch/__init__.py", "__version__ = '2.0'\nclass version:\n    cuda = None\n")
+    for name, version in (("shared", "1.0"), ("shared", "2.0"), ("own", "1.0")):
+        make_wheel(tmp_path, name, version)
+    mirrors = local_mirrors(store, pip=PipSettings(find_links=(tmp_path.as_uri(),)))
+    made: list[LockedBuilds] = []
+
+    def build(fields: dict) -> tuple[LockedBuilds, list[Event]]:
+        chosen = target(tmp_path, **fields)
+        rendered = render(chosen)
+        tools = Tools(mirrors, lambda line: None, engine, lambda: debian)
+        packages, as_of = lock_apt(rendered.installs, tools)
+        wheels = WHEELS.resolve(request_of(chosen, rendered, "x86_64"), tools)["wheels"]
+        fetch_all([package.locked_input(as_of) for package in packages], Mirrors(store))
+        fetch_all([wheel.locked_input() for wheel in wheels], mirrors)
+        made.append(LockedBuilds(engine, debian, store, ServedSet(rendered.sets, apt=packages, wheels=wheels)))
+        events, gateway = made[-1](rendered)
+        assert isinstance(events[-1], Built), events[-20:]
+        assert not gateway.hosts and not gateway.refused
+        return made[-1], events
+
+    yield build
+    for each in made:
+        if engine.image(each.name):
+            engine.remove_image(each.name, force=True)
 
 
-def test_without_a_lock_the_files_addresses_are_tried_in_order(
-    builds: LockedBuilds, served: str, tmp_path: Path, inside
-):
-    builds.served = ServedSet(apt=builds.served.of("apt"))
-    urls = [f"{served}/gone/weights.bin", f"{served}/weights.bin"]
-    made = render(
-        target(tmp_path, files=[{"name": "weights.bin", "urls": urls, "path": "/opt/w.bin"}], blocks=["files"])
-    )
-    events, gateway = builds(made, policy=pass_all)
-    assert isinstance(events[-1], Built), events[-10:]
-    assert inside(builds.name, "cat /opt/w.bin") == "of the authors' server\n"
-    assert gateway.hosts == {"127.0.0.1": 2}
+@pytest.mark.network
+@pytest.mark.long
+@pytest.mark.xdist_group("locked-gateway")
+def test_layers_are_shared_up_to_the_first_own_one(built, engine: Engine, inside):
+    one, _ = built(ONE)
+    other, events = built(OTHER)
+    histories = [engine.history(each.name)[::-1] for each in (one, other)]
+    count = 1 + max(n for n, step in enumerate(histories[0]) if "block torch: " in step["CreatedBy"])
+    assert [step["Id"] for step in histories[0][:count]] == [step["Id"] for step in histories[1][:count]]
+    assert len([step for step in histories[0][:count] if "block " in step["CreatedBy"]]) == 4
+    # A step that changed no file has no layer.
+    layers = sum(step["Size"] > 0 for step in histories[0][:count])
+    first, second = (engine.image(each.name)["RootFS"]["Layers"] for each in (one, other))
+    assert layers == 4 and first[:layers] == second[:layers] and first[layers] != second[layers]
+    # The other recipe built nothing before its own first step.
+    own = next(n for n, event in enumerate(events) if isinstance(event, BuildStep) and event.block == "apt")
+    assert not [event for event in events[:own] if isinstance(event, OutputLine)]
+
+    version = "python3 -c 'from importlib.metadata import version; print(version(\"shared\"))'"
+    assert inside(one.name, version) == "1.0\n"  # the paper's own pin, over torch's
+    assert inside(other.name, f"{version}; tree --version | cut -c 1-4; readlink /bin/sh") == "2.0\ntree\nbash\n"
