@@ -1,4 +1,4 @@
-"""Images read from the engine: each layer once, with the right digest."""
+"""Images read from the engine: each layer once, with the right digest; and the sizes of their layers by history."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -16,10 +17,8 @@ from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.oci.model import Image, blob_path
-from reprokit.oci.read import BlobSink, engine_image, read_images
+from reprokit.oci.read import BlobSink, EngineImage, engine_image, layer_sizes, read_images, unpacked_size
 from tests.support.images import noise
-
-pytestmark = pytest.mark.engine
 
 
 def _read(engine: Engine, names: Sequence[str], sink: BlobSink, **options: object) -> list[Image]:
@@ -64,7 +63,7 @@ def test_excluded_layers_are_named_without_content(engine, two, base, tmp_path):
     assert image.layers[0].descriptor.digest == common
 
 
-def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path):
+def test_the_same_layer_gives_the_same_blob_in_any_order(engine, two, tmp_path):
     first, _ = _collected(engine, tmp_path / "x", [two[0]])
     second, _ = _collected(engine, tmp_path / "y", list(reversed(two)))
     assert first[0] == second[1]
@@ -107,3 +106,35 @@ def test_a_missing_image_is_named(engine, tmp_path):
         _read(engine, ["reprokit/nobody:cpu"], ResumableTar(file))
     assert "reprokit/nobody:cpu" in error.value.where
     assert "build" in error.value.hint
+
+
+NOP = "/bin/sh -c #(nop) "
+BASE = [(f"{NOP}ADD file:1 in / ", 100), (f'{NOP} CMD ["bash"]', 0)]
+HISTORIES = {
+    "one": [*BASE, ("/bin/sh -c true", 0), ("ENV A=b", 0), ("COPY /product/ / # buildkit", 20)],
+    "two": [*BASE, ("/bin/sh -c true", 0), (f"{NOP} LABEL a=b", 0), ("/bin/sh -c make", 7)],
+    "old": [("", 100), ("", 0), ("", 5)],
+    "unclear": [("", 100), ("", 0)],
+}
+ENGINE = SimpleNamespace(
+    history=lambda name: [{"CreatedBy": text, "Size": size} for text, size in reversed(HISTORIES[name])]
+)
+
+
+def image(name: str, *layers: str) -> EngineImage:
+    return EngineImage(name, name, 1000, layers, {})
+
+
+ONE, TWO = image("one", "base", "empty", "copy"), image("two", "base", "empty", "make")
+
+
+def test_empty_layers_are_told_from_settings():
+    assert layer_sizes(ENGINE, ONE) == {"base": 100, "empty": 0, "copy": 20}
+    assert layer_sizes(ENGINE, image("old", "base", "make")) == {"base": 100, "make": 5}
+    assert layer_sizes(ENGINE, image("unclear", "a", "b", "c")) == {}
+
+
+def test_a_layer_of_several_images_counts_once():
+    assert unpacked_size(ENGINE, [ONE, TWO]) == 127
+    assert unpacked_size(ENGINE, [ONE, TWO], lambda diff_id: diff_id == "base") == 27
+    assert unpacked_size(ENGINE, [ONE, image("unclear", "a", "b", "c")]) == 1120
