@@ -8,76 +8,34 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote
 
 import pytest
 
 from reprokit.engine import Engine
 from reprokit.image.base.resolve import BaseImage
 from reprokit.image.events import BuildStep, Built, Cached, Event, Failed, OutputLine
-from reprokit.image.render import render
+from reprokit.image.render import Rendered, render
 from reprokit.image.request import request_of
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.resolve import lock_apt
 from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.kinds.wheels import KIND as WHEELS
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.lock.model import AptPackage, PlainFile
+from reprokit.supply.lock.model import PlainFile
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import rendered
 from tests.support.fetching import local_mirrors
 from tests.support.locked_builds import LockedBuilds
-from tests.support.names import unique
 from tests.support.rendering import target
 from tests.support.stores import put
 from tests.support.wheels import make_wheel
-
-# What the blocks of the locked builds install.
-PACKAGES = "ca-certificates curl tree unzip xz-utils"
 
 
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return Store(tmp_path_factory.mktemp("locked") / "store")
-
-
-@pytest.fixture(scope="module")
-def packages(engine: Engine, debian: BaseImage, store: Store, tmp_path_factory) -> tuple[AptPackage, ...]:
-    """The distribution's own, with all that they need on this base."""
-    folder = tmp_path_factory.mktemp("packages")
-    script = (
-        f"apt-get update && apt-get install -y -d --no-install-recommends {PACKAGES} && "
-        "cp /var/cache/apt/archives/*.deb /packages && chmod a+r /packages/*"
-    )
-    with Gateway(store, ServedSet(), archives=debian.archives) as gateway:
-        config = {
-            "Image": debian.image_id,
-            "Cmd": ["sh", "-ec", script],
-            "Env": [f"{name}={value}" for name, value in gateway.build_arguments().items()],
-            "HostConfig": {"NetworkMode": "host", "Binds": [f"{folder}:/packages"]},
-        }
-        container = engine.create_container(unique("locked"), config)
-        try:
-            engine.start(container)
-            output = b"".join(engine.logs(container, follow=True)).decode()
-        finally:
-            engine.remove(container, force=True)
-    files = sorted(folder.glob("*.deb"))
-    assert files, output
-    return tuple(locked_package(file, store) for file in files)
-
-
-def locked_package(file: Path, store: Store) -> AptPackage:
-    """The package of a file that apt named, in the store."""
-    name, version, architecture = unquote(file.stem).split("_")
-    content = file.read_bytes()
-    return AptPackage(
-        name=name, version=version, architecture=architecture, archive="debian", path=f"pool/{file.name}",
-        sha256=put(store, content), size=len(content),
-    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -96,26 +54,45 @@ def files(store: Store) -> tuple[PlainFile, ...]:
 
 
 @pytest.fixture
-def builds(engine: Engine, debian: BaseImage, store: Store, packages, files) -> Iterator[LockedBuilds]:
-    made = LockedBuilds(engine, debian, store, ServedSet(apt=packages, files=files))
-    yield made
-    if engine.image(made.name):
-        engine.remove_image(made.name, force=True)
+def built(engine: Engine, debian: BaseImage, store: Store, tmp_path: Path) -> Iterator:
+    """`built(fields, files)`: a variant on wheels without code, locked, fetched and built."""
+    with zipfile.ZipFile(make_wheel(tmp_path, "torch", "2.0", requires=("shared",)), "a") as torch:
+        torch.writestr("torch/__init__.py", "__version__ = '2.0'\nclass version:\n    cuda = None\n")
+    for name, version in (("shared", "1.0"), ("shared", "2.0"), ("own", "1.0")):
+        make_wheel(tmp_path, name, version)
+    mirrors = local_mirrors(store, pip=PipSettings(find_links=(tmp_path.as_uri(),)))
+    made: list[LockedBuilds] = []
+
+    def build(fields: dict, files: tuple[PlainFile, ...] = ()) -> tuple[LockedBuilds, Rendered, list[Event]]:
+        chosen = target(tmp_path, **fields)
+        rendered = render(chosen)
+        tools = Tools(mirrors, lambda line: None, engine, lambda: debian)
+        packages, as_of = lock_apt(rendered.installs, tools)
+        wheels = WHEELS.resolve(request_of(chosen, rendered, "x86_64"), tools)["wheels"]
+        fetch_all([package.locked_input(as_of) for package in packages], Mirrors(store))
+        fetch_all([wheel.locked_input() for wheel in wheels], mirrors)
+        served = ServedSet(rendered.sets, apt=packages, wheels=wheels, files=files)
+        made.append(LockedBuilds(engine, debian, store, served))
+        events, gateway = made[-1](rendered)
+        assert isinstance(events[-1], Built), events[-20:]
+        assert not gateway.hosts and not gateway.missing and not gateway.refused
+        return made[-1], rendered, events
+
+    yield build
+    for each in made:
+        if engine.image(each.name):
+            engine.remove_image(each.name, force=True)
 
 
 @pytest.mark.network
 @pytest.mark.xdist_group("locked-gateway")
-def test_everything_locked_is_installed_and_nothing_stays(builds: LockedBuilds, files, tmp_path: Path, inside):
+def test_everything_locked_is_installed_and_nothing_else_comes(built, files, inside):
     places = [("/opt/model/w.bin", {}), ("/opt/src", {"unpack": True}), ("/opt/data", {"unpack": True})]
     entries = [
         {"name": file.name, "urls": list(file.urls), "sha256": file.sha256, "path": path, **more}
         for file, (path, more) in zip(files, places, strict=True)
     ]
-    made = render(target(tmp_path, apt=["tree"], files=entries, blocks=["apt", "files"]))
-    events, gateway = builds(made)
-    assert isinstance(events[-1], Built), events[-20:]
-    assert not gateway.hosts and not gateway.missing and not gateway.refused
-
+    builds, made, events = built({"apt": ["tree"], "files": entries, "blocks": ["apt", "files"]}, files)
     look = (
         "tree --version | cut -c 1-4; sha256sum < /opt/model/w.bin; stat -c '%a %u' /opt/src/src-1.0/main.c; "
         "find /opt -type f | sort"
@@ -139,10 +116,7 @@ def test_everything_locked_is_installed_and_nothing_stays(builds: LockedBuilds, 
     assert steps and sum(isinstance(event, Cached) for event in again) >= len(steps)
     assert gateway.requests == 0 and again[-1] == events[-1]
 
-
-@pytest.mark.network
-@pytest.mark.xdist_group("locked-gateway")
-def test_what_is_not_locked_is_refused_by_name(builds: LockedBuilds):
+    # What is not locked is refused by name.
     get = "/usr/lib/apt/apt-helper -o Acquire::Retries=0 download-file"
     events, gateway = builds(
         rendered(
@@ -168,42 +142,12 @@ OTHER = {
 }
 
 
-@pytest.fixture
-def built(engine: Engine, debian: BaseImage, store: Store, tmp_path: Path) -> Iterator:
-    """`built(fields)`: a variant on wheels without code, locked, fetched and built."""
-    with zipfile.ZipFile(make_wheel(tmp_path, "torch", "2.0", requires=("shared",)), "a") as torch:
-        torch.writestr("torch/__init__.py", "__version__ = '2.0'\nclass version:\n    cuda = None\n")
-    for name, version in (("shared", "1.0"), ("shared", "2.0"), ("own", "1.0")):
-        make_wheel(tmp_path, name, version)
-    mirrors = local_mirrors(store, pip=PipSettings(find_links=(tmp_path.as_uri(),)))
-    made: list[LockedBuilds] = []
-
-    def build(fields: dict) -> tuple[LockedBuilds, list[Event]]:
-        chosen = target(tmp_path, **fields)
-        rendered = render(chosen)
-        tools = Tools(mirrors, lambda line: None, engine, lambda: debian)
-        packages, as_of = lock_apt(rendered.installs, tools)
-        wheels = WHEELS.resolve(request_of(chosen, rendered, "x86_64"), tools)["wheels"]
-        fetch_all([package.locked_input(as_of) for package in packages], Mirrors(store))
-        fetch_all([wheel.locked_input() for wheel in wheels], mirrors)
-        made.append(LockedBuilds(engine, debian, store, ServedSet(rendered.sets, apt=packages, wheels=wheels)))
-        events, gateway = made[-1](rendered)
-        assert isinstance(events[-1], Built), events[-20:]
-        assert not gateway.hosts and not gateway.refused
-        return made[-1], events
-
-    yield build
-    for each in made:
-        if engine.image(each.name):
-            engine.remove_image(each.name, force=True)
-
-
 @pytest.mark.network
 @pytest.mark.long
 @pytest.mark.xdist_group("locked-gateway")
 def test_layers_are_shared_up_to_the_first_own_one(built, engine: Engine, inside):
-    one, _ = built(ONE)
-    other, events = built(OTHER)
+    one, _, _ = built(ONE)
+    other, _, events = built(OTHER)
     histories = [engine.history(each.name)[::-1] for each in (one, other)]
     count = 1 + max(n for n, step in enumerate(histories[0]) if "block torch: " in step["CreatedBy"])
     assert [step["Id"] for step in histories[0][:count]] == [step["Id"] for step in histories[1][:count]]
