@@ -49,7 +49,7 @@ variants:
             while ($c = $s->accept) {{ print $c $ENV{{MS}} }}
         ports: [7000]
 smoke:
-  - {{command: solver; python3 -c 'import docopt, six, tool', expect: solver}}
+  - {{command: "solver; python3 -c 'import docopt, six, tool'", expect: solver}}
 benchmarks:
   spmm:
     command: python3 /opt/code/bench.py

@@ -22,32 +22,25 @@ def folder(tmp_path: Path, upstream: Upstream, store: Store) -> Folder:
     return Folder(tmp_path, upstream, store)
 
 
-def test_the_base_and_the_sets_of_equal_requests_are_taken_over(folder: Folder):
-    folder.add("one", "curl", base="1")
-    base, sets, lines = folder.followed(folder.add("new", "git"))
-    assert (base, sets) == ("1", {"base": ["base"], "python": ["python"]})
-    assert lines == [
-        "following the lock of one:v: its base and its apt packages of base, python; `--update base` takes today's"
-    ]
-
-
 def test_the_lock_with_the_most_in_common_is_followed(folder: Folder):
-    folder.add("a", "curl", base="1")
-    folder.add("b", "git", base="2")
+    folder.add("one", "curl", base="1")
+    assert folder.followed(folder.add("new", "git")) == (
+        "1",
+        {"base": ["base"], "python": ["python"]},
+        ["following the lock of one:v: its base and its apt packages of base, python; `--update base` takes today's"],
+    )
+    folder.add("two", "git", base="2")
     base, sets, _ = folder.followed(folder.add("new", "git"))
     assert base == "2" and set(sets) == {"base", "python", "apt"}
 
 
-@pytest.mark.parametrize("gone", ["/libc6_1.deb", "/python_1.deb"])
-def test_a_lock_whose_files_are_gone_is_not_followed(folder: Folder, upstream: Upstream, gone: str):
+@pytest.mark.parametrize("change", ["no base", "no package", "stale"])
+def test_a_stale_lock_or_one_whose_files_are_gone_is_not_followed(folder: Folder, upstream: Upstream, change: str):
     folder.add("one", "curl", base="1")
-    del upstream.answers[gone]
-    assert folder.followed(folder.add("new", "git")) == ("", {}, [])
-
-
-def test_a_stale_lock_is_not_followed(folder: Folder):
-    folder.add("one", "curl", base="1")
-    folder.add("one", "wget")  # the recipe changes, its lock stays
+    if change == "stale":
+        folder.add("one", "wget")  # the recipe changes, its lock stays
+    else:
+        del upstream.answers["/libc6_1.deb" if change == "no base" else "/python_1.deb"]
     assert folder.followed(folder.add("new", "git")) == ("", {}, [])
 
 
