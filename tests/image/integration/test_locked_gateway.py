@@ -6,6 +6,8 @@ import hashlib
 import io
 import tarfile
 import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,9 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import rendered
+from tests.support.images import tar_of
 from tests.support.locked_builds import LockedBuilds
+from tests.support.names import unique
 from tests.support.rendering import target
 from tests.support.stores import put
 
@@ -30,6 +34,17 @@ LOOK = """
 tree --version | cut -c 1-4; sha256sum < /opt/model/w.bin; stat -c '%a %u' /opt/src/src-1.0/main.c
 find /opt -type f | sort
 """
+
+
+@pytest.fixture
+def debian(engine: Engine, debian_12: BaseImage) -> Iterator[BaseImage]:
+    """Debian 12 as an image of its own: the classic builder may take a layer of another build on the same base."""
+    name = unique("debian")
+    dockerfile = f"FROM {debian_12.name}\nLABEL test={name}".encode()
+    for event in engine.build(io.BytesIO(tar_of({"Dockerfile": dockerfile})), tag=name, rm=True):
+        assert "error" not in event, event
+    yield replace(debian_12, name=name, image_id=engine.image(name)["Id"])
+    engine.remove_image(name, force=True)
 
 
 def archives() -> dict[str, bytes]:
