@@ -7,7 +7,10 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.image.base.registries import ask, mirrored, places, registry_of
 
-pytestmark = pytest.mark.usefixtures("home")
+
+@pytest.fixture(autouse=True)
+def _home(home) -> None:
+    """Failures of registries are kept in the user's store."""
 
 
 @pytest.fixture(autouse=True)
