@@ -19,8 +19,6 @@ from reprokit.helper.program import program
 from tests.support.ports import free_port
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.compiler
-
 # Compiler and emulator.
 TOOLS = {"amd64": ("x86_64-linux-gnu-gcc", "qemu-x86_64"), "arm64": ("aarch64-linux-gnu-gcc", "qemu-aarch64")}
 NATIVE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
@@ -28,15 +26,17 @@ NATIVE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
 PROCESS_1 = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
 
 
-@pytest.fixture(params=TOOLS)
+@pytest.fixture(scope="module", params=TOOLS)
 def architecture(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=["committed", "compiled"])
-def command(request: pytest.FixtureRequest, architecture: str, tmp_path: Path) -> list[str]:
+@pytest.fixture(scope="module", params=["committed", "compiled"])
+def command(request: pytest.FixtureRequest, architecture: str, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """What runs the program, in the emulator where this machine is another one."""
-    file = program(architecture) if request.param == "committed" else compiled(architecture, tmp_path / "helper")
+    file = program(architecture)
+    if request.param == "compiled":
+        file = compiled(architecture, tmp_path_factory.mktemp("helper") / "helper")
     if architecture == NATIVE:
         return [str(file)]
     emulator = TOOLS[architecture][1]
@@ -53,6 +53,7 @@ def compiled(architecture: str, file: Path) -> Path:
     return file
 
 
+@pytest.mark.compiler
 def test_the_committed_program_is_a_build_of_the_source(architecture: str, tmp_path: Path):
     built = compiled(architecture, tmp_path / "elsewhere")
     compiler = TOOLS[architecture][0]
@@ -70,6 +71,7 @@ def test_another_architecture_is_an_error_of_the_host():
     assert "amd64 or arm64" in error.value.hint
 
 
+@pytest.mark.compiler
 @pytest.mark.parametrize("stop", ["-TERM", "-INT"])
 def test_idle_ends_at_once_on_a_signal(command: list[str], stop: str):
     with subprocess.Popen([*command, "idle"], env={"LD_PRELOAD": "/nowhere.so"}) as process:
@@ -79,6 +81,7 @@ def test_idle_ends_at_once_on_a_signal(command: list[str], stop: str):
         assert process.wait(120) == 0
 
 
+@pytest.mark.compiler
 def test_idle_as_process_1_reaps_and_ends():
     """Its orphans are reaped; as process 1 a signal without a handler would be dropped."""
     if NATIVE is None or subprocess.run([*PROCESS_1, "true"], capture_output=True).returncode:
@@ -170,12 +173,24 @@ def forwarder(command: list[str], reversing: Path) -> Iterator[Forwarder]:
     assert made.process.wait(120) == 0
 
 
-def test_forward_carries_both_ways(forwarder: Forwarder):
+@pytest.mark.compiler
+def test_forward_carries_both_ways_until_its_standard_input_ends(forwarder: Forwarder):
     assert forwarder.ask(b"") == b""
     large = os.urandom(3_000_000)
     assert forwarder.ask(large) == large[::-1]
+    for _ in range(150):
+        with forwarder.connect() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # ends by a reset
+            client.send(b"x" * 1000)
+    assert forwarder.process.stdin is not None
+    forwarder.process.stdin.write(b"ignored")
+    forwarder.process.stdin.flush()
+    assert forwarder.ask(b"abc") == b"cba"
+    forwarder.process.stdin.close()
+    assert forwarder.process.wait(120) == 0
 
 
+@pytest.mark.compiler
 def test_forward_serves_more_connections_than_it_holds_at_once(forwarder: Forwarder):
     clients = [forwarder.connect() for _ in range(200)]
     try:
@@ -194,14 +209,7 @@ def test_forward_serves_more_connections_than_it_holds_at_once(forwarder: Forwar
             client.close()
 
 
-def test_forward_outlives_clients_that_go_away(forwarder: Forwarder):
-    for _ in range(150):
-        with forwarder.connect() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # ends by a reset
-            client.send(b"x" * 1000)
-    assert forwarder.ask(b"abc") == b"cba"
-
-
+@pytest.mark.compiler
 def test_forward_drops_what_the_other_end_has_closed(command: list[str], tmp_path: Path):
     with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{folder}/s")
@@ -219,15 +227,7 @@ def test_forward_drops_what_the_other_end_has_closed(command: list[str], tmp_pat
             forwarder.process.terminate()
 
 
-def test_forward_ends_with_its_standard_input(forwarder: Forwarder):
-    assert forwarder.process.stdin is not None
-    forwarder.process.stdin.write(b"ignored")
-    forwarder.process.stdin.flush()
-    assert forwarder.ask(b"abc") == b"cba"
-    forwarder.process.stdin.close()
-    assert forwarder.process.wait(120) == 0
-
-
+@pytest.mark.compiler
 def test_forward_says_why_it_cannot(command: list[str], tmp_path: Path):
     port = str(free_port())
     for arguments, code, words in (

@@ -1,146 +1,143 @@
-"""Builds by a real engine."""
+"""Builds by a real engine: what they make, keep and log, how they fail and how they are stopped."""
 
 from __future__ import annotations
 
+import io
 import json
+import os
+import re
+import signal
+import subprocess
+import sys
 import threading
-from urllib.parse import urlsplit
+import tracemalloc
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import EngineError, UsageError, WorkFailed
-from reprokit.image import run
+from reprokit.errors import ReprokitError, WorkFailed
+from reprokit.explain.judge import explain
+from reprokit.explain.last import read_log
+from reprokit.image import classic
+from reprokit.image.classic import stream_lines
 from reprokit.image.events import BuildStep, Cached, Note, OutputLine
-from reprokit.supply.gateway import Gateway
+from reprokit.image.lines import HALF, Lines
+from tests.support.builds import Builds, root_file_system
+from tests.support.names import unique
+from tests.support.paths import ROOT
+from tests.support.processes import send_when_asleep, sleeping
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
-
 MADE = "# block tool\nENV TOOL=1\nRUN echo made >/made; echo some output\n"
+BROKEN = """\
+# block later
+RUN echo half >/half; echo '[1/9] x.cc.o'; \\
+    echo 'src/a.cc:3:10: fatal error: cutlass/cutlass.h: No such file or directory'; \\
+    echo 'make: *** [Makefile:136: all] Error 2'; exit 2
+"""
+ONE_PROCESSOR = """\
+RUN while read -r key value; do \\
+        if [ "$key" = Cpus_allowed_list: ]; then [ "$value" = 0 ]; exit; fi; \\
+    done < /proc/self/status
+"""
 
 
-def test_an_image_says_what_it_is(builds, engine, inside, builder: str):
+def test_an_image_is_described_logged_and_built_once(builds: Builds, engine: Engine, inside, home: Path, builder: str):
     result = builds(MADE, builder=builder)
     assert result.built and result.name == f"reprokit/{builds.target.label}"
+    assert ("tool", "RUN echo made >/made; echo some output") in [(s.block, s.text) for s in builds.seen(BuildStep)]
+    assert OutputLine("some output") in builds.events
     config = engine.image(result.name)["Config"]
     labels = {k.removeprefix("reprokit."): v for k, v in config["Labels"].items()}
     assert labels["recipe"] == builds.target.recipe.name and labels["variant"] == "v"
     assert labels["inputs"] == result.inputs and len(result.inputs) == 64
     assert json.loads(labels["pins"]) == {"python": "3.11"}
     base = builds.target.variant.base
-    assert json.loads(labels["base"]) == {
-        "reference": base, "digest": "", "how": "engine", "id": engine.image(base)["Id"],
-    }  # fmt: skip
+    base_label = {"reference": base, "digest": "", "how": "engine", "id": engine.image(base)["Id"]}
+    assert json.loads(labels["base"]) == base_label
     assert labels["min-driver"] == "450.80.02" and labels["compute-capabilities"] == "8.0"
-    assert "TOOL=1" in config["Env"]
-    assert inside(result.name, "cat /made") == "made\n"
-    steps = builds.seen(BuildStep)
-    assert ("tool", "RUN echo made >/made; echo some output") in [(s.block, s.text) for s in steps]
-    assert OutputLine("some output") in builds.events
+    assert "TOOL=1" in config["Env"] and inside(result.name, "cat /made") == "made\n"
 
-
-def test_the_same_inputs_are_built_once(builds, builder: str):
-    first = builds(MADE, builder=builder)
-    again = builds(MADE, builder="classic")
-    assert not again.built and again.image_id == first.image_id and again.log is None
-    assert not builds.seen(BuildStep)
-    assert builds(MADE, builder=builder, no_cache=True).built
-    assert OutputLine("some output") in builds.events
-    assert builds(MADE + "ENV MORE=1\n", builder=builder).inputs != first.inputs
-
-
-def test_a_recording_build_names_no_image(builds, engine):
-    result = builds(MADE, record=True, no_cache=True)
-    assert result.built and (result.name, result.image_id) == ("", "")
-    assert engine.image(f"reprokit/{builds.target.label}") is None
-
-
-def test_another_gateway_is_the_same_layer(builds):
-    # The gateway's port and password are other ones in each build.
-    builds(MADE)
-    builds(MADE + "ENV MORE=1\n")
-    step = next(
-        i for i, e in enumerate(builds.events) if isinstance(e, BuildStep) and e.text.startswith("RUN echo made")
-    )
-    assert builds.events[step + 1] == Cached()
-
-
-def test_the_gateway_is_there_in_a_build_and_nowhere_after(builds, engine, inside, builder: str, monkeypatch):
-    urls: list[str] = []
-    monkeypatch.setattr(run.BuilderRun, "__init__", _noting(run.BuilderRun.__init__, urls))
-    result = builds(
-        'RUN test -n "$http_proxy" -a "$http_proxy" = "$HTTPS_PROXY"; echo proxy $http_proxy\n', builder=builder
-    )
-    secret = urlsplit(urls[0]).password
-    assert secret
-    kept = json.dumps([engine.image(result.name), engine.history(result.name)])
-    kept += inside(result.name, "env; cat /etc/* 2>/dev/null")
-    kept += result.log.read_text() + result.record.read_text() + repr(builds.events)
-    assert secret not in kept
-    assert "proxy http://reprokit:***@127.0.0.1:" in result.log.read_text()
-    assert not [e for e in engine.image(result.name)["Config"]["Env"] if "proxy" in e.lower()]
-    assert "127.0.0.1" not in json.dumps([engine.image(result.name), engine.history(result.name)])
-
-
-def _noting(init, urls: list[str]):
-    def noting(self, engine, target, options, inputs, gateway: Gateway, *more) -> None:
-        urls.append(gateway.url)
-        init(self, engine, target, options, inputs, gateway, *more)
-
-    return noting
-
-
-def test_log_and_record(builds, home):
-    result = builds(MADE)
     assert result.log.parent == home / "state" / "logs"
     log = result.log.read_text().splitlines()
     assert log[0].startswith(f"# {builds.target.label}, inputs {result.inputs}") and log[-1] == "# built"
-    assert "some output" in log
+    assert "some output" in "\n".join(log)
     record = json.loads(result.record.read_text())
     assert record["result"] == "built" and record["image"] == result.image_id
     assert record["inputs"] == result.inputs and record["base"]["how"] == "engine"
-    assert record["hosts_asked"] == {} and record["builder"] == "classic"
+    assert record["hosts_asked"] == {} and record["builder"] == builder
+
+    again = builds(MADE)
+    assert not again.built and again.image_id == result.image_id and again.log is None
+    assert not builds.seen(BuildStep)
+    if builder == "classic":
+        recorded = builds(MADE, record=True, no_cache=True)
+        assert recorded.built and (recorded.name, recorded.image_id) == ("", "")
+        assert OutputLine("some output") in builds.events
+        assert engine.image(result.name)["Id"] == result.image_id
+        # The gateway has another port and password in each build: a step's layer is the same.
+        assert builds(MADE + "ENV MORE=1\n").inputs != result.inputs
+        (index,) = (
+            i for i, e in enumerate(builds.events) if isinstance(e, BuildStep) and e.text.startswith("RUN echo made")
+        )
+        assert builds.events[index + 1] == Cached()
 
 
-def test_a_failed_step_names_its_block_and_first_cause(builds, home, builder: str):
-    broken = "# block later\nRUN echo 'x.cc:3:1: error: no such thing'; echo 'make: *** [all] Error 2'; exit 3\n"
+def test_a_failed_step_names_its_block_and_cause_and_the_last_good_state_is_kept(
+    builds: Builds, engine: Engine, inside, home: Path, builder: str
+):
+    keeps = builder == "classic"
+    made = MADE.replace("some output", "ld: cannot find -lcuda")
     with pytest.raises(WorkFailed) as error:
-        builds(MADE + broken, builder=builder)
-    text = error.value.message
-    assert f"{builds.target.label}: block later failed: RUN echo" in text
-    assert text.splitlines()[1:] == ["  x.cc:3:1: error: no such thing"]
+        builds(made + BROKEN, builder=builder, keep_failed=keeps)
+    first, *causes = error.value.message.splitlines()
+    assert f"{builds.target.label}: block later failed: RUN echo" in first
+    assert causes == ["  src/a.cc:3:10: fatal error: cutlass/cutlass.h: No such file or directory"]
     (log,) = (home / "state" / "logs").iterdir()
-    assert str(log) in error.value.hint
-    assert "make: *** [all] Error 2" in log.read_text()
+    assert str(log) in error.value.hint and "make: *** [Makefile:136: all] Error 2" in log.read_text()
     (record,) = (home / "state" / "builds").iterdir()
     assert json.loads(record.read_text())["block"] == "later"
-
-
-def test_the_last_good_state_is_kept(builds, engine, inside):
-    with pytest.raises(WorkFailed, match="block later failed") as error:
-        builds(MADE + "# block later\nRUN echo half >/half; exit 1\n", keep_failed=True)
+    assert engine.image(f"reprokit/{builds.target.label}") is None
+    marks = [f"TEST={builds.target.recipe.name}" in (c["Config"]["Env"] or ()) for c in _containers(engine)]
+    assert not any(marks), "a container is left"
+    if not keeps:
+        return
+    output, _ = read_log()
+    cause = explain(io.BytesIO(output), failed=True).causes[0]
+    assert cause.rule == "cutlass-missing" and error.value.explanation[0] == f"cause: {cause.cause}"
+    assert b"-lcuda" not in output, "the output of a step that succeeded"
     name = f"reprokit/{builds.target.label}--failed"
     assert f"`reprokit shell {builds.target.label} --failed`" in error.value.hint
     labels = engine.image(name)["Config"]["Labels"]
     assert labels["reprokit.failed"] == "later" and "reprokit.inputs" not in labels
     assert inside(name, "cat /made; ls /half 2>&1").startswith("made\n")
-    assert engine.image(f"reprokit/{builds.target.label}") is None
 
 
-def test_options_that_exclude_each_other(builds):
-    with pytest.raises(UsageError, match="--keep-failed needs the classic builder"):
-        builds(MADE, builder="buildkit", keep_failed=True)
-    with pytest.raises(UsageError, match="unknown builder 'kaniko'"):
-        builds(MADE, builder="kaniko")
+def _containers(engine: Engine) -> Iterator[dict]:
+    return filter(None, (engine.container(each["Id"]) for each in engine.containers([])))
 
 
-def test_no_container_is_left_by_a_failure(builds, engine):
-    with pytest.raises(WorkFailed):
-        builds("RUN exit 1\n")
-    mark = f"TEST={builds.target.recipe.name}"
-    found = [engine.container(c["Id"]) for c in engine.containers([])]
-    assert not [c["Id"] for c in found if c and mark in (c["Config"]["Env"] or ())]
+def test_a_compiler_killed_for_memory_names_the_jobs_that_fit(builds: Builds, engine: Engine, monkeypatch):
+    build = engine.build
+    limits = {"memory": 32 << 20, "memswap": 32 << 20}
+    monkeypatch.setattr(engine, "build", lambda file, **options: build(file, **options | {"container_limits": limits}))
+    with pytest.raises(ReprokitError) as error:
+        builds("RUN x=aaaaaaaaaaaaaaaa; while true; do x=$x$x; done\n")
+    cause, remedy, _ = error.value.explanation
+    assert cause.startswith("cause: too many compilers ran at once for the memory: the kernel killed")
+    assert re.match(r"remedy: MAX_JOBS=\d+ reprokit build", remedy)
+
+
+def test_a_step_has_as_many_processors_as_compilers_fit(builds: Builds, monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    monkeypatch.setenv("MAX_JOBS", "1")
+    builds(ONE_PROCESSOR)
+    assert [note.text for note in builds.seen(Note) if "processors" in note.text] == [
+        "building with 1 of 2 processors, as many compilers as fit into the memory"
+    ]
 
 
 class _Meeting(list):
@@ -152,26 +149,137 @@ class _Meeting(list):
             wait_for(lambda: any(isinstance(seen, Note) and "waiting for it" in seen.text for seen in self))
 
 
-def test_two_builds_of_one_recipe(builds, engine):
-    results, notes = [], []
-
-    def one() -> None:
-        results.append(builds(MADE, engine=Engine.connect()))
-
+def test_two_builds_of_one_recipe(builds: Builds):
+    results = []
     builds.events = _Meeting()
-    threads = [threading.Thread(target=one) for _ in range(2)]
+    threads = [threading.Thread(target=lambda: results.append(builds(MADE, engine=Engine.connect()))) for _ in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    notes = [e.text for e in builds.seen(Note)]
     assert sorted(r.built for r in results) == [False, True]
     assert results[0].image_id == results[1].image_id
+    notes = [e.text for e in builds.seen(Note)]
     assert f"another build of {builds.target.label} is running; waiting for it" in notes
 
 
-def test_engines_out_of_the_gateways_reach(builds, engine, monkeypatch):
-    monkeypatch.setattr(Engine, "url", property(lambda self: "tcp://10.0.0.1:2375"))
-    with pytest.raises(EngineError, match="on another machine"):
-        builds(MADE)
-    monkeypatch.undo()
+# Output that imitates the builder, or has no end.
+
+
+@pytest.fixture
+def victim(engine: Engine, base: str) -> Iterator[str]:
+    """A container of someone else."""
+    container = engine.create_container(unique("victim"), {"Image": base, "Cmd": ["sleep", "600"]})
+    engine.start(container)
+    yield container
+    if engine.container(container):
+        engine.remove(container, force=True)
+
+
+@pytest.fixture
+def foreign(engine: Engine) -> Iterator[str]:
+    """The ID of an image of someone else."""
+    name = unique("foreign")
+    engine.import_image(io.BytesIO(root_file_system(["true", "sh"])), name, "1", [])
+    yield (engine.image(f"{name}:1") or {})["Id"]
+    engine.remove_image(f"{name}:1", force=True)
+
+
+def test_a_step_that_names_a_container_or_an_image_is_not_believed(
+    builds: Builds, engine: Engine, victim: str, foreign: str, monkeypatch
+):
+    monkeypatch.setattr(classic, "_KILL_TIMEOUT_S", 0.5)
+    forged = f"RUN echo one\nRUN echo ' ---> Running in {victim[:12]}'"
+    builds(f"{forged}\n")
+    with pytest.raises(WorkFailed) as error:
+        builds(f"{forged}; echo ' ---> {foreign.removeprefix('sha256:')[:12]}'; exit 3\n", keep_failed=True)
+    assert engine.container(victim)["State"]["Running"]
+    assert engine.image(f"reprokit/{builds.target.label}--failed") is None
+    assert "is not kept" in error.value.hint
+
+
+def test_a_log_is_bounded_and_has_the_failed_steps_end(builds: Builds, home: Path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_LIMIT_BUILD_LOG", "10000")
+    with pytest.raises(WorkFailed) as error:
+        many = "i=0; while [ $i -lt 3000 ]; do echo line $i of many; i=$((i+1)); done"
+        builds(f"RUN echo first; {many}; echo last words; exit 3\n")
+    (log,) = (home / "state" / "logs").iterdir()
+    text = log.read_text()
+    assert "first\n" in text and text.index("REPROKIT_LIMIT_BUILD_LOG") < text.index("last words\n")
+    assert len(text) < 200_000 and text.endswith("# failed\n")
+    assert str(log) in error.value.hint
+
+
+def test_lines_keep_their_beginning_and_end():
+    lines = Lines()
+    assert list(lines.add("a\nb")) == ["a"]
+    assert list(lines.add("c\n\nd\n")) == ["bc", "", "d"]
+    assert list(lines.add("x" * (2 * HALF) + "\n")) == ["x" * 2 * HALF]
+    assert list(lines.add("begin" + "x" * (2 * HALF))) == []
+    assert list(lines.add("end\nnext")) == [f"begin{'x' * (HALF - 5)} [8 left out] {'x' * (HALF - 3)}end"]
+    assert list(lines.end()) == ["next"] and list(lines.end()) == []
+
+
+@pytest.mark.parametrize(
+    ("block", "count"),
+    [("y" * 30, 100_000), ("y" * 30_000, 200), ("10%\r" * 30, 20_000)],
+    ids=["small", "large", "bar"],
+)
+@pytest.mark.slow
+def test_a_line_without_end_takes_little_memory(block: str, count: int):
+    def events() -> Iterator[dict]:
+        for _ in range(count):
+            yield {"stream": block}
+        yield {"stream": "last\n"}
+        yield {"error": "e"}
+
+    tracemalloc.start()
+    try:
+        lines = list(stream_lines(events()))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 2 << 20
+    assert str(lines[0]).endswith("last") and lines[1:] == [{"error": "e"}]
+
+
+# The command line as it is, but for what it builds.
+DRIVER = """
+import sys
+from pathlib import Path
+from reprokit import cli
+from reprokit.image import build
+from tests.support.builds import rendered, target_of
+from reprokit.recipe import find
+name, base, dockerfile, *options = sys.argv[1:]
+find.target = lambda text: target_of(name, base)
+build.render = lambda target: rendered("ARG BASE\\nFROM ${BASE}\\n" + dockerfile)
+sys.argv = ["reprokit", "build", name, "--force", *options]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("builder", "sent", "code"),
+    [("classic", signal.SIGTERM, 143), ("buildkit", signal.SIGINT, 130)],
+    indirect=["builder"],
+)
+def test_a_signal_stops_the_build_at_the_engine(engine, base, tmp_path, builder: str, sent: int, code: int):
+    name, seconds = unique("build"), str(1_000_000 + uuid.uuid4().int % 1_000_000)
+    process = subprocess.Popen(
+        [sys.executable, "-c", DRIVER, name, base, f"RUN sleep {seconds}\n", "--builder", builder],
+        env={**os.environ, "REPROKIT_HOME": str(tmp_path)},
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    wait_for(lambda: sleeping(seconds))
+    send_when_asleep(process.pid, sent)
+    _, errors = process.communicate(timeout=200)
+    assert process.returncode == code and "Traceback" not in errors, errors
+    wait_for(lambda: not sleeping(seconds))
+    assert not [c["Id"] for c in engine.containers([]) if seconds in c["Command"]]
+    assert engine.image(f"reprokit/{name}:v") is None
+    (log,) = (tmp_path / "state" / "logs").iterdir()
+    assert log.read_text().splitlines()[-1] == "# interrupted"

@@ -17,6 +17,22 @@ from reprokit.supply.gateway import Gateway
 from tests.support.builds import target_of
 
 
+class FakeGateway:
+    """What a gateway knows after a build: its count of requests, and names that it refused or lacked."""
+
+    def __init__(self, requests: int = 1, refused: tuple[str, ...] = (), **missing: int) -> None:
+        self.requests, self.refused, self.missing = requests, refused, missing
+        self.failure: ReprokitError | None = None
+
+
+def error_of(output: str, gateway: FakeGateway | None = None) -> ReprokitError:
+    gateway = gateway or FakeGateway()
+    facts = [f"reprokit gateway: undeclared download: {name}" for name in gateway.refused]
+    causes = causes_of(output, [*facts, *([] if output else ["code: 1"])])
+    end = Failed("tvm", "RUN make", "code: 1")
+    return build_error(target_of("x"), end, "code: 1", causes, cast(Gateway, gateway), output.encode())
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
@@ -35,88 +51,57 @@ from tests.support.builds import target_of
             "CMake Error at CMakeLists.txt:3 (find_package):\n  No LLVM\n\n-- Configuring incomplete, errors",
             ["CMake Error at CMakeLists.txt:3 (find_package):"],
         ),
-        ("Reading package lists...\nE: Unable to locate package llvm-99\n", ["E: Unable to locate package llvm-99"]),
-        (
-            "Traceback (most recent call last):\n  File 'x', line 1\nModuleNotFoundError: No module named 'h5py'",
-            ["ModuleNotFoundError: No module named 'h5py'"],
-        ),
-        (
-            "ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)\n"
-            "ERROR: No matching distribution found for x==1",
-            ["ERROR: Could not find a version that satisfies the requirement x==1 (from versions: none)"],
-        ),
-        ("fatal: unable to read tree", ["fatal: unable to read tree"]),
-        ("/bin/sh: 1: nvcc: not found", ["/bin/sh: 1: nvcc: not found"]),
-        ("c++: fatal error: Killed signal terminated", ["c++: fatal error: Killed signal terminated"]),
         ("\x1b[31mfoo.cu(3): error: bad\x1b[0m", ["foo.cu(3): error: bad"]),
         ("all is well\n\nand then it ends", ["all is well", "and then it ends"]),
     ],
-)  # fmt: skip
+)
 def test_the_causal_line_is_in_the_error(output: str, expected: list[str]):
-    error = _error(output, Asked())
-    assert error.message.splitlines()[1 : 1 + len(expected)] == [f"  {line}" for line in expected]
+    lines = error_of(output).message.splitlines()
+    assert lines[1 : 1 + len(expected)] == [f"  {line}" for line in expected]
 
 
-def test_the_network_is_the_cause_of_what_follows():
-    error = _error(
-        "Err:1 http://archive.test/debian bookworm InRelease\n"
-        "  502  reprokit gateway: cannot reach archive.test: timed out\n"
-        "W: Failed to fetch http://archive.test/debian/dists/bookworm/InRelease  502\n"
-        "E: Unable to locate package gcc\n",
-        Asked(),
-    )
-    assert isinstance(error, SourceError) and "cannot reach archive.test: timed out" in error.message
-
-
-@pytest.mark.slow
 def test_much_output_gives_a_short_error():
-    error = _error("".join(f"x.c:{number}: error: {'y' * 2000}\n" for number in range(20_000)), Asked())
+    error = error_of("".join(f"x.c:{number}: error: {'y' * 2000}\n" for number in range(500)))
     assert len(error.message) < 2500 and "x.c:0: error" in error.message
 
 
-class Asked:
-    def __init__(self, requests: int = 1, refused: tuple[str, ...] = (), **missing: int) -> None:
-        self.requests, self.refused, self.missing = requests, refused, missing
-        self.failure: ReprokitError | None = None
+BROKEN_NETWORK = """\
+Err:1 http://archive.test/debian bookworm InRelease
+  502  reprokit gateway: cannot reach archive.test: timed out
+W: Failed to fetch http://archive.test/debian/dists/bookworm/InRelease  502
+E: Unable to locate package gcc
+"""
 
 
 @pytest.mark.parametrize(
-    ("lines", "gateway", "kind", "words"),
+    ("output", "gateway", "kind", "words"),
     [
-        (["x: error: y"], Asked(), WorkFailed, "x: error: y"),
-        (["tar: write error: No space left on device"], Asked(), EngineError, "disk is full"),
-        (["reprokit: block a: expected b, found c", "curl: Could not resolve x"], Asked(), WorkFailed, "expected b"),
-        (["W: Failed to fetch http://x"], Asked(), SourceError, "Failed to fetch"),
-        (["E: Unable to connect to 127.0.0.1:1"], Asked(0), WorkFailed, "no request reached reprokit's gateway"),
-        (["ERROR: No matching distribution found for y"], Asked(y=1), WorkFailed, "what the build requested: y"),
-        (["curl: (22) error: 403"], Asked(refused=("http://h/a",)), WorkFailed, "undeclared download: http://h/a"),
-        (["fatal: unable to access 'https://h'"], Asked(refused=("h:443",)), WorkFailed, "build --record x:v"),
-        ([], Asked(), WorkFailed, "code: 1"),
+        ("x: error: y", FakeGateway(), WorkFailed, "x: error: y"),
+        ("tar: write error: No space left on device", FakeGateway(), EngineError, "disk is full"),
+        ("reprokit: block a: expected b, found c\ncurl: Could not resolve x", FakeGateway(), WorkFailed, "expected b"),
+        ("W: Failed to fetch http://x", FakeGateway(), SourceError, "Failed to fetch"),
+        (BROKEN_NETWORK, FakeGateway(), SourceError, "cannot reach archive.test: timed out"),
+        ("E: Unable to connect to 127.0.0.1:1", FakeGateway(0), WorkFailed, "no request reached reprokit's gateway"),
+        ("ERROR: No matching distribution found for y", FakeGateway(y=1), WorkFailed, "what the build requested: y"),
+        ("curl: (22) error: 403", FakeGateway(1, ("http://h/a",)), WorkFailed, "undeclared download: http://h/a"),
+        ("fatal: unable to access 'https://h'", FakeGateway(1, ("h:443",)), WorkFailed, "build --record x:v"),
+        ("", FakeGateway(), WorkFailed, "code: 1"),
     ],
 )
-def test_whose_fault_it_is(lines: list[str], gateway, kind: type, words: str):
-    error = _error("".join(f"{line}\n" for line in lines), gateway)
+def test_whose_fault_it_is(output: str, gateway: FakeGateway, kind: type, words: str):
+    error = error_of(output and f"{output}\n", gateway)
     assert type(error) is kind
-    assert error.message.startswith(
-        ("x:v: block tvm failed: RUN make\n", "the engine's disk is full\n  x:v: block tvm failed")
-    )
+    start = "the engine's disk is full\n  " if kind is EngineError else ""
+    assert error.message.startswith(f"{start}x:v: block tvm failed: RUN make\n")
     assert words in f"{error.message} {error.hint}"
 
 
 def test_a_file_that_the_gateway_cannot_make_is_the_cause():
-    gateway = Asked()
+    gateway = FakeGateway()
     gateway.failure = UsageError("more than 1 bytes unpacked", "x.conda", "raise the limit")
-    error = _error("curl: (22) The requested URL returned error: 500\n", gateway)
+    error = error_of("curl: (22) The requested URL returned error: 500\n", gateway)
     assert type(error) is UsageError and (error.where, error.hint) == ("x.conda", "raise the limit")
     assert error.message == "x:v: block tvm failed: more than 1 bytes unpacked"
-
-
-def _error(output: str, gateway: Asked) -> ReprokitError:
-    facts = [f"reprokit gateway: undeclared download: {name}" for name in gateway.refused]
-    causes = causes_of(output, [*facts, *([] if output else ["code: 1"])])
-    return build_error(
-        target_of("x"), Failed("tvm", "RUN make", "code: 1"), "code: 1", causes, cast(Gateway, gateway), output.encode()
-    )
 
 
 STENCIL = """\
@@ -149,18 +134,14 @@ def test_an_absent_product_is_named_with_its_line_and_the_nearest_that_was_made(
     (tmp_path / "stencil.yaml").write_text(STENCIL)
     output = "\x1b[91m" + "".join(f"reprokit: made {path}\n" for path in made)
     output += "reprokit: block cmake: expected build/stencill built, found nothing\n"
-    end, gateway = Failed("cmake", "RUN ninja", "code: 1"), cast(Gateway, Asked())
+    end, gateway = Failed("cmake", "RUN ninja", "code: 1"), cast(Gateway, FakeGateway())
     error = build_error(target("stencil.yaml"), end, "code: 1", causes_of(output), gateway, output.encode())
     assert (error.message, error.where, error.hint) == (f"stencil:cpu: {message}", "stencil.yaml:11", hint)
 
 
 def test_programs_and_libraries_that_a_step_made_are_listed(tmp_path):
-    for name, mode in {
-        "build/stencil": 0o755,
-        "build/x.o": 0o644,
-        "build/liba.so.1": 0o644,
-        ".git/hook": 0o755,
-    }.items():
+    modes = {"build/stencil": 0o755, "build/x.o": 0o644, "build/liba.so.1": 0o644, ".git/hook": 0o755}
+    for name, mode in modes.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch(mode)
     command = shared_template("made.j2").rstrip("\\\n")

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from reprokit.errors import WorkFailed
+from reprokit.errors import EngineError, WorkFailed
 from reprokit.image import made
 from reprokit.image.entries import EntryList
+from reprokit.image.events import Cached
 from reprokit.image.leftovers import leftovers, remove
 from reprokit.image.made import MadeEntry, names_of
 from reprokit.recipe.find import Target
 from tests.support.images import tar_of
 from tests.support.names import unique
 
-pytestmark = pytest.mark.engine
-
+NO_ENGINE = SimpleNamespace(images=lambda *_, **__: [], info=dict, url="here")
 TWO_STAGES = """\
 # block tool
 FROM ${BASE} AS tool
@@ -46,108 +49,105 @@ def two_stages(builds, word: str) -> str:
     return TWO_STAGES % f"{word}-{builds.target.recipe.name}"
 
 
-def found(engine) -> dict[str, str]:
+def reasons(engine) -> dict[str, str]:
     return {image.id: image.why for image in leftovers(engine)}
 
 
 def stranger(engine, base: str, labels: str) -> str:
-    """An untagged image of somebody else, which copies our labels."""
+    """An untagged image of somebody else with these labels."""
     context = tar_of({"Dockerfile": f"FROM {base}\nLABEL {labels}\n".encode()})
     events = list(engine.build(io.BytesIO(context), rm=True, nocache=True))
     return next(event["aux"]["ID"] for event in events if "aux" in event)
 
 
-def test_a_build_leaves_no_untagged_image_but_its_cache(saved, engine):
-    first = saved("# block tool\nRUN echo one >/made\n")
-    second = saved("# block tool\nRUN echo two >/made\n")
+def test_replaced_images_go_earlier_steps_are_leftovers_and_the_cache_is_none(saved, engine):
+    first = saved(two_stages(saved, "one"))
+    (old,) = [
+        one
+        for one in made.entries(engine)
+        if not names_of(engine.image(one)) and "echo one-" in engine.history(one)[0]["CreatedBy"]
+    ]
+    assert reasons(engine) == {}, "the stage of the present image is its cache"
+    second = saved(two_stages(saved, "two"))
     assert engine.image(first.image_id) is None and engine.image(second.image_id)
-    ours = made.entries(engine)
-    untagged = [image["Id"] for image in engine.images([]) if image["Id"] in ours and not names_of(image)]
-    assert untagged == []
-
-
-def test_steps_of_earlier_builds_are_leftovers_and_the_cache_is_none(saved, engine):
-    saved(two_stages(saved, "one"))
-    (old,) = [i for i in made.entries(engine) if not names_of(engine.image(i)) and _makes(engine, i, "one")]
-    assert found(engine) == {}, "the stage of the present image is its cache"
-    saved(two_stages(saved, "two"))
-    assert found(engine) == {old: f"left by an earlier build of {saved.target.label}"}
+    assert reasons(engine) == {old: f"left by an earlier build of {saved.target.label}"}
     for image in leftovers(engine):
         assert remove(engine, image)
     assert engine.image(old) is None
-    saved(two_stages(saved, "two") + "ENV A=1\n")
-    assert [event for event in saved.events if type(event).__name__ == "Cached"], "the cache of the last build stays"
 
-
-def _makes(engine, image: str, word: str) -> bool:
-    return f"echo {word}-" in engine.history(image)[0]["CreatedBy"]
-
-
-def test_a_failed_builds_steps_stay_for_its_next_run_and_the_images_cache_too(saved, engine):
-    saved(two_stages(saved, "one"))
+    # The steps of a failed build stay for its next run, and the cache of the image, too.
     with pytest.raises(WorkFailed):
         saved(two_stages(saved, "other") + "RUN exit 3\n", keep_failed=True)
     kept = f"reprokit/{saved.target.label}--failed"
-    assert list(found(engine).values()) == ["the state before a failed step (--keep-failed)"]
     (image,) = leftovers(engine)
-    assert image.names == (kept,) and remove(engine, image) and engine.image(kept) is None
-    assert found(engine) == {}
+    assert (image.names, image.why) == ((kept,), "the state before a failed step (--keep-failed)")
+    assert remove(engine, image) and engine.image(kept) is None
+    assert reasons(engine) == {}
+    saved(two_stages(saved, "two") + "ENV A=1\n")
+    assert saved.seen(Cached)
 
 
-def test_the_image_of_a_recipe_that_is_gone(saved, engine):
-    result = saved("# block tool\nRUN echo gone >/made\n")
-    assert found(engine) == {}
-    saved.target.path.write_text(saved.target.path.read_text().replace("{v: {", "{w: {"))
-    assert found(engine)[result.image_id] == f"no recipe has {saved.target.label}"
-    # a name of the user's, or a container, keeps it
-    mine = unique("mine")
-    engine.tag(result.image_id, mine, "1")
-    assert found(engine) == {}
-    engine.remove_image(f"{mine}:1")
-    container = engine.create_container(unique("keeps"), {"Image": result.image_id, "Cmd": ["true"]})
-    assert found(engine) == {}
-    engine.remove(container)
-    # and one that came after the list was shown
-    (image, *_) = leftovers(engine)
-    container = engine.create_container(unique("keeps"), {"Image": result.image_id, "Cmd": ["true"]})
-    assert not remove(engine, image) and engine.image(result.image_id)
-    engine.remove(container)
-    engine.tag(result.image_id, mine, "1")
-    assert not remove(engine, image) and engine.image(f"{mine}:1")
-    engine.remove_image(f"{mine}:1")
-    assert remove(engine, image)
-
-
-def test_a_strangers_image_with_our_labels_is_none(saved, engine, base):
-    result = saved("# block tool\nRUN echo mine >/made\n")
-    labels = engine.image(result.image_id)["Config"]["Labels"]
-    copied = " ".join(f"{name}={json.dumps(value)}" for name, value in labels.items())
-    forged = stranger(engine, base, copied)
-    try:
-        assert forged not in found(engine) and forged not in made.entries(engine)
-        # Control: as one of ours it is a leftover.
-        made.record(engine, forged, "step", saved.target.label)
-        assert forged in found(engine)
-    finally:
-        engine.remove_image(forged)
-
-
-def test_a_step_cannot_name_another_image_as_its_own(saved, engine, base):
-    forged = stranger(engine, base, "a=b")
+def test_an_image_goes_with_its_recipe_and_no_strangers_image_does(saved, engine, base):
+    named = stranger(engine, base, "a=b")
     time.sleep(1.1)  # the engine's list has whole seconds
+    result = saved(f"# block tool\nRUN echo ' ---> {named[7:19]}'\n")
+    labels = engine.image(result.image_id)["Config"]["Labels"]
+    copy = stranger(engine, base, " ".join(f"{name}={json.dumps(value)}" for name, value in labels.items()))
+    mine = unique("mine")
+
+    def used_by_a_container() -> str:
+        return engine.create_container(unique("keeps"), {"Image": result.image_id, "Cmd": ["true"]})
+
     try:
-        saved(f"# block tool\nRUN echo ' ---> {forged[7:19]}'\n")
-        assert forged not in made.entries(engine)
-        # Control: the builder's own lines look the same.
+        # A step cannot name another image as its own, although the builder's own lines look the same.
+        assert not {named, copy} & {*made.entries(engine), *reasons(engine)}
         assert len([entry for entry in made.entries(engine).values() if entry.role == "step"]) >= 2
+        # Control: recorded as one of ours, the copy is a leftover.
+        made.record(engine, copy, "step", saved.target.label)
+        assert reasons(engine).keys() == {copy}
+        engine.remove_image(copy)
+
+        saved.target.path.write_text(saved.target.path.read_text().replace("{v: {", "{w: {"))
+        assert reasons(engine)[result.image_id] == f"no recipe has {saved.target.label}"
+        # A name of the user's, or a container, keeps it.
+        engine.tag(result.image_id, mine, "1")
+        assert reasons(engine) == {}
+        engine.remove_image(f"{mine}:1")
+        container = used_by_a_container()
+        assert reasons(engine) == {}
+        engine.remove(container)
+        # So does one that came after the list was shown.
+        (image, *_) = leftovers(engine)
+        container = used_by_a_container()
+        assert not remove(engine, image) and engine.image(result.image_id)
+        engine.remove(container)
+        engine.tag(result.image_id, mine, "1")
+        assert not remove(engine, image) and engine.image(f"{mine}:1")
+        engine.remove_image(f"{mine}:1")
+        assert remove(engine, image)
     finally:
-        engine.remove_image(forged)
+        for one in filter(engine.image, (named, copy)):
+            engine.remove_image(one)
 
 
-def test_a_damaged_list_names_no_image(engine, home):
+def test_a_damaged_list_names_no_image(home):
     entries = EntryList("x.json", MadeEntry, "x")
-    with entries.changing(engine):
+    with entries.changing(NO_ENGINE):
         pass
     for text in (b"{", b"[1]", b'[{"id": []}]', b"3", b'[{"id": "a", "more": 1}]'):
         (home / "state" / "trust" / "x.json").write_bytes(text)
         assert entries.read() == {}
+
+
+def test_a_list_that_cannot_be_written_names_the_disk(home, monkeypatch):
+    entries = EntryList("made.json", MadeEntry, "images that reprokit made")
+
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(EngineError) as caught, entries.changing(NO_ENGINE):
+        pass
+    assert caught.value.message == "the list of images that reprokit made cannot be written: No space left on device"
+    assert caught.value.hint == "free space there"
+    assert caught.value.where.endswith("made.json") and entries.read() == {}

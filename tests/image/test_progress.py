@@ -71,6 +71,6 @@ def test_downloads_are_shown_in_their_own_words(monkeypatch):
         assert shown.render().plain.endswith("\n  1 of 2 files, 500 B of 1 kB")
 
 
-def test_small_words():
+def test_titles_are_short():
     assert brief("RUN set -eu; expect() { case x in a) ;; *) exit 1 ;; esac; }; apt-get update") == "RUN apt-get update"
     assert title(BuildStep(3, 9, "tvm", "RUN " + "x" * 200), 40).endswith("...")

@@ -1,4 +1,4 @@
-"""What a build asks of the machine before it starts."""
+"""What a build asks of its options and of the machine before it starts."""
 
 from __future__ import annotations
 
@@ -7,16 +7,37 @@ from typing import Any
 
 import pytest
 
+from reprokit.errors import EngineError, UsageError
 from reprokit.host import disk
-from reprokit.image.run import check_host
+from reprokit.image.run import BuildOptions, check_host, check_options
 from tests.support.rendering import target
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"builder": "buildkit", "keep_failed": True}, "--keep-failed needs the classic builder"),
+        ({"builder": "kaniko"}, "unknown builder 'kaniko'"),
+        ({"offline": True, "drift": True}, "--offline cannot be combined with --drift"),
+        ({"offline": True, "record": True}, "--offline cannot be combined with --record"),
+    ],
+)
+def test_options_that_exclude_each_other(options, message):
+    with pytest.raises(UsageError, match=message):
+        check_options(BuildOptions(**options))
 
 
 @pytest.mark.parametrize(("free", "warned"), [(3 << 29, True), (9 << 30, False)])
 def test_too_little_disk_space_is_reported_in_the_units_of_check(tmp_path, monkeypatch, free, warned):
     engine: Any = SimpleNamespace(url="unix:///engine.sock", info=lambda: {"DockerRootDir": "/engine"})
     monkeypatch.setattr(disk, "free_bytes", {"/engine": free}.__getitem__)
-    said: list[str] = []
-    check_host(engine, target(tmp_path, requires={"disk": "8GiB"}), said.append)
+    lines: list[str] = []
+    check_host(engine, target(tmp_path, requires={"disk": "8GiB"}), lines.append)
     line = "disk space may run out below /engine: paper:v needs 8.0 GiB, 1.5 GiB free"
-    assert said == ([line] if warned else [])
+    assert lines == ([line] if warned else [])
+
+
+def test_an_engine_on_another_machine_is_out_of_the_gateways_reach(tmp_path):
+    engine: Any = SimpleNamespace(url="tcp://10.0.0.1:2375")
+    with pytest.raises(EngineError, match="on another machine"):
+        check_host(engine, target(tmp_path), pytest.fail)

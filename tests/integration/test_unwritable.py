@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -23,6 +22,11 @@ variants:
     pins: {python: "3.12", torch: "1.13.1"}
     blocks: [python, torch]
 """
+VERBS = [
+    (("config", "--init"), "choose another file with REPROKIT_CONFIG"),
+    (("new", "mine"), "start in a folder that you can write"),
+    (("solve", "x:a", "--write", "b"), "write it elsewhere"),
+]
 
 
 def results() -> None:
@@ -33,52 +37,31 @@ def lock() -> None:
     file.write(Path("recipes/y.lock.yaml"), Lock(recipe="y"))
 
 
-@pytest.fixture
-def where(disk: Disk, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (disk.folder / "recipes").mkdir()
-    (disk.folder / "recipes/x.yaml").write_text(RECIPE)
-    monkeypatch.chdir(disk.folder)
-    results()
-    return disk.folder
-
-
-@pytest.fixture(params=["full", "read-only"])
-def reason(request: pytest.FixtureRequest, disk: Disk, where: Path) -> str:
-    if request.param == "full":
-        disk.fill()
-        return "No space left on device"
-    disk.limit("ro")
-    return "Read-only file system"
-
-
 def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("write", [results, lock])
-def test_a_function_blames_the_disk_and_leaves_what_was_there(where: Path, reason: str, write: Callable[[], None]):
-    before = files(where)
-    with pytest.raises(EngineError, match=f"cannot be written: {reason}"):
-        write()
-    assert files(where) == before
-
-
-@pytest.mark.parametrize(
-    ("words", "hint"),
-    [
-        (("config", "--init"), "choose another file with REPROKIT_CONFIG"),
-        (("new", "mine"), "start in a folder that you can write"),
-        (("solve", "x:a", "--write", "b"), "write it elsewhere"),
-    ],
-    ids=["config", "new", "solve"],
-)
 @pytest.mark.slow
-def test_a_verb_blames_the_disk_and_leaves_no_part(where: Path, reason: str, words: tuple[str, ...], hint: str):
-    before = files(where)
-    done = run_verb(*words, env={"REPROKIT_CONFIG": str(where / "config.yaml")})
-    assert done.returncode == 3 and f"cannot be written: {reason} (" in done.stderr
-    assert f"hint: {'free space there' if 'space' in reason else hint}\n" in done.stderr
-    assert files(where) == before
+@pytest.mark.parametrize("reason", ["No space left on device", "Read-only file system"])
+def test_the_disk_is_to_blame_and_what_was_there_stays(disk: Disk, monkeypatch: pytest.MonkeyPatch, reason: str):
+    folder = disk.folder
+    (folder / "recipes").mkdir()
+    (folder / "recipes/x.yaml").write_text(RECIPE)
+    monkeypatch.chdir(folder)
+    results()
+    if "space" in reason:
+        disk.fill()
+    else:
+        disk.limit("ro")
+    before = files(folder)
+    for write in (results, lock):
+        with pytest.raises(EngineError, match=f"cannot be written: {reason}"):
+            write()
+    for words, hint in VERBS:
+        done = run_verb(*words, env={"REPROKIT_CONFIG": str(folder / "config.yaml")})
+        assert done.returncode == 3 and f"cannot be written: {reason} (" in done.stderr, words
+        assert f"hint: {'free space there' if 'space' in reason else hint}\n" in done.stderr
+    assert files(folder) == before
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,6 @@ from tests.support.exporting import export
 from tests.support.images import tar_of
 from tests.support.skopeo import skopeo
 
-pytestmark = pytest.mark.engine
-
 
 def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""Images read from the engine: each layer once, with the right digest."""
+"""Images read from the engine: each layer once, with the right digest; and the sizes of their layers by history."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import zstandard
@@ -16,10 +17,8 @@ from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.oci.model import Image, blob_path
-from reprokit.oci.read import BlobSink, engine_image, read_images
+from reprokit.oci.read import BlobSink, EngineImage, engine_image, layer_sizes, read_images, unpacked_size
 from tests.support.images import noise
-
-pytestmark = pytest.mark.engine
 
 
 def _read(engine: Engine, names: Sequence[str], sink: BlobSink, **options: object) -> list[Image]:
@@ -39,7 +38,7 @@ def _contents(path: Path) -> dict[str, bytes]:
         return {m.name: tar.extractfile(m).read() for m in tar}  # type: ignore[union-attr]
 
 
-def test_every_layer_is_written_once_with_the_right_digests(engine, two, tmp_path):
+def test_every_layer_is_written_once_with_the_right_digests(engine, two, base, tmp_path):
     images, entries = _collected(engine, tmp_path / "x", list(two))
     layers = {layer.diff_id: layer for image in images for layer in image.layers}
     assert set(layers) == {diff_id for name in two for diff_id in engine.image(name)["RootFS"]["Layers"]}
@@ -51,23 +50,15 @@ def test_every_layer_is_written_once_with_the_right_digests(engine, two, tmp_pat
         assert (len(plain), f"sha256:{hashlib.sha256(plain).hexdigest()}") == (layer.size, layer.diff_id)
     for name, image in zip(two, images, strict=True):
         described = engine.image(name)
-        assert image.name == name
-        assert image.id == described["Id"]
+        assert (image.name, image.id) == (name, described["Id"])
         assert [layer.diff_id for layer in image.layers] == described["RootFS"]["Layers"]
 
-
-def test_excluded_layers_are_named_without_content(engine, two, base, tmp_path):
+    # Excluded layers are named without content; the others are the same in any order.
     common = engine.image(base)["RootFS"]["Layers"][0]
-    (image,), entries = _collected(engine, tmp_path / "x", [two[1]], without=frozenset({common}))
-    assert [layer.blob is None for layer in image.layers] == [True] + [False] * (len(image.layers) - 1)
-    assert set(entries) == {blob_path(layer.blob.digest) for layer in image.layers[1:]}
+    (image,), excluded = _collected(engine, tmp_path / "y", [two[1]], without=frozenset({common}))
+    assert image.layers[1:] == images[1].layers[1:] and image.layers[0].blob is None
+    assert excluded == {path: entries[path] for path in (blob_path(layer.blob.digest) for layer in image.layers[1:])}
     assert image.layers[0].descriptor.digest == common
-
-
-def test_the_same_layer_gives_the_same_blob(engine, two, tmp_path):
-    first, _ = _collected(engine, tmp_path / "x", [two[0]])
-    second, _ = _collected(engine, tmp_path / "y", list(reversed(two)))
-    assert first[0] == second[1]
 
 
 def test_concurrent_reads_give_the_same_image(engine, images, tmp_path):
@@ -107,3 +98,35 @@ def test_a_missing_image_is_named(engine, tmp_path):
         _read(engine, ["reprokit/nobody:cpu"], ResumableTar(file))
     assert "reprokit/nobody:cpu" in error.value.where
     assert "build" in error.value.hint
+
+
+NOP = "/bin/sh -c #(nop) "
+BASE = [(f"{NOP}ADD file:1 in / ", 100), (f'{NOP} CMD ["bash"]', 0)]
+HISTORIES = {
+    "one": [*BASE, ("/bin/sh -c true", 0), ("ENV A=b", 0), ("COPY /product/ / # buildkit", 20)],
+    "two": [*BASE, ("/bin/sh -c true", 0), (f"{NOP} LABEL a=b", 0), ("/bin/sh -c make", 7)],
+    "old": [("", 100), ("", 0), ("", 5)],
+    "unclear": [("", 100), ("", 0)],
+}
+ENGINE = SimpleNamespace(
+    history=lambda name: [{"CreatedBy": text, "Size": size} for text, size in reversed(HISTORIES[name])]
+)
+
+
+def image(name: str, *layers: str) -> EngineImage:
+    return EngineImage(name, name, 1000, layers, {})
+
+
+ONE, TWO = image("one", "base", "empty", "copy"), image("two", "base", "empty", "make")
+
+
+def test_empty_layers_are_told_from_settings():
+    assert layer_sizes(ENGINE, ONE) == {"base": 100, "empty": 0, "copy": 20}
+    assert layer_sizes(ENGINE, image("old", "base", "make")) == {"base": 100, "make": 5}
+    assert layer_sizes(ENGINE, image("unclear", "a", "b", "c")) == {}
+
+
+def test_a_layer_of_several_images_counts_once():
+    assert unpacked_size(ENGINE, [ONE, TWO]) == 127
+    assert unpacked_size(ENGINE, [ONE, TWO], lambda diff_id: diff_id == "base") == 27
+    assert unpacked_size(ENGINE, [ONE, image("unclear", "a", "b", "c")]) == 1120

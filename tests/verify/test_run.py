@@ -37,51 +37,44 @@ def honest(images: Images, base: str) -> str:
     return images.on(base, "honest", [FILES, {"c": b"3"}])
 
 
-@pytest.mark.engine
+@pytest.fixture(scope="module")
+def changed(images: Images, base: str) -> str:
+    return images.on(base, "changed", [{**FILES, "b": b"x"}, {"c": b"3"}])
+
+
 def test_an_image_is_the_same_as_itself_without_reading_it(compared, honest, monkeypatch):
     monkeypatch.setattr(layers, "read_images", None)
-    found = compared(honest, honest)
-    assert found.verdict == "same" and len(found.layers) == 3
-    assert found.layers[1].instruction.startswith("COPY ")
+    verification = compared(honest, honest)
+    assert verification.verdict == "same" and len(verification.layers) == 3
+    assert verification.layers[1].instruction.startswith("COPY ")
 
 
-@pytest.mark.engine
-def test_one_byte_more_or_less_is_found(compared, honest, images, base):
-    found = compared(honest, images.on(base, "changed", [{**FILES, "b": b"x"}, {"c": b"3"}]))
-    assert found.verdict == "differs"
-    assert [(layer.number, c.path, c.kind, c.detail) for layer in found.layers for c in layer.changes] == [
+def test_another_byte_layer_or_setting_is_found(compared, honest, changed, images, base):
+    verification = compared(honest, changed)
+    assert verification.verdict == "differs"
+    assert [(layer.number, c.path, c.kind, c.detail) for layer in verification.layers for c in layer.changes] == [
         (2, "b", "content", "byte 0: 32 -> 78")
     ]
-
-
-@pytest.mark.engine
-def test_a_layer_more_is_found(compared, honest, images, base):
-    found = compared(honest, images.on(base, "shorter", [FILES]))
-    assert found.verdict == "differs" and len(found.only_in_one) == 1
-
-
-@pytest.mark.engine
-def test_a_setting_is_found(compared, honest, images, base):
+    verification = compared(honest, images.on(base, "shorter", [FILES]))
+    assert verification.verdict == "differs" and len(verification.only_in_one) == 1
     # The healthcheck of an image is a command that engines run.
-    found = compared(honest, images.on(base, "checked", [FILES, {"c": b"3"}], "HEALTHCHECK CMD steal"))
-    assert found.verdict == "differs"
-    assert [(name, before, "steal" in after) for name, before, after in found.settings] == [("Healthcheck", "", True)]
+    verification = compared(honest, images.on(base, "checked", [FILES, {"c": b"3"}], "HEALTHCHECK CMD steal"))
+    assert verification.verdict == "differs"
+    ((name, before, after),) = verification.settings
+    assert (name, before, "steal" in after) == ("Healthcheck", "", True)
 
 
-@pytest.mark.engine
-def test_layers_beyond_the_limit_or_the_disk_are_not_written(compared, honest, images, base, monkeypatch):
-    other = images.on(base, "large", [{**FILES, "b": b"x"}, {"c": b"3"}])
+def test_layers_beyond_the_limit_or_the_disk_are_not_written(compared, honest, changed, monkeypatch):
     monkeypatch.setenv("REPROKIT_LIMIT_COMPARED", "100")
     with pytest.raises(UsageError, match="more than 100 bytes of layers"):
-        compared(honest, other)
+        compared(honest, changed)
     monkeypatch.delenv("REPROKIT_LIMIT_COMPARED")
     monkeypatch.setattr(layers, "free_bytes", lambda folder: 100)
     with pytest.raises(EngineError, match="not enough disk space"):
-        compared(honest, other)
+        compared(honest, changed)
 
 
-@pytest.mark.engine
-def test_a_verdict_does_not_make_an_image_trusted(engine, honest, compared, tmp_path):
+def test_a_verdict_does_not_make_an_image_trusted(engine, honest, compared):
     image = ImageInEngine.of(engine, honest)
     assert trust.verified(image.id) == ""
     trust.record_verified(engine, image.id, "same")

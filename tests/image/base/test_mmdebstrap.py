@@ -1,4 +1,4 @@
-"""What mmdebstrap's failures mean."""
+"""What mmdebstrap is asked, and what its failures mean."""
 
 from __future__ import annotations
 
@@ -19,35 +19,27 @@ from tests.support import users
 from tests.support.processes import send_when_asleep, sleeping
 from tests.support.waiting import wait_for
 
+BOOKWORM = Release("debian", "12", "bookworm")
+
+
+@pytest.fixture
+def mmdebstrap() -> None:
+    if not shutil.which("mmdebstrap"):
+        pytest.skip("mmdebstrap is not installed")
+
 
 @pytest.mark.parametrize(
     ("lines", "kind", "words"),
     [
-        (
-            ["W: GPG error: http://x focal InRelease: ... NO_PUBKEY 3B4F", "E: mmdebstrap failed"],
-            EngineError,
-            "keyring",
-        ),
-        (
-            ["Err:1 http://x bookworm InRelease", "  Could not resolve 'x'", "E: apt-get update failed"],
-            SourceError,
-            "cannot be reached",
-        ),
-        (
-            ["E: Failed to fetch http://x/dists/bookworm/InRelease  502  Bad Gateway [IP: 127.0.0.1 38407]"],
-            SourceError,
-            "proxies in force",
-        ),
+        (["W: GPG error: http://x focal InRelease: ... NO_PUBKEY 3B4F", "E: failed"], EngineError, "keyring"),
+        (["Err:1 http://x bookworm InRelease", "  Could not resolve 'x'"], SourceError, "cannot be reached"),
+        (["E: Failed to fetch http://x/InRelease  502  Bad Gateway [IP: 127.0.0.1]"], SourceError, "proxies in force"),
         (
             ["E: The repository 'http://x stretch Release' does not have a Release file."],
             SourceError,
             "left its archive",
         ),
-        (
-            ["E: cannot create /home/u/tmp: Permission denied; cannot create /home/u/tmp/x: ..."],
-            EngineError,
-            "set TMPDIR",
-        ),
+        (["E: cannot create /home/u/tmp: Permission denied; cannot create /home/u/tmp/x"], EngineError, "set TMPDIR"),
         (["tar: write error: No space left on device"], EngineError, "free space"),
     ],
 )
@@ -61,14 +53,12 @@ def test_why_a_bootstrap_failed(lines: list[str], kind: type, words: str):
 def test_without_mmdebstrap(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(EngineError, match="mmdebstrap is not installed") as error:
-        asked(Release("debian", "12", "bookworm"), "true", [], {}, pytest.fail)
+        asked(BOOKWORM, "true", [], {}, pytest.fail)
     assert "apt-get install mmdebstrap" in error.value.hint
 
 
 @pytest.mark.slow
-def test_an_interrupt_ends_it_at_once_and_leaves_nothing(short_path: Path):
-    if not shutil.which("mmdebstrap"):
-        pytest.skip("mmdebstrap is not installed")
+def test_an_interrupt_ends_it_at_once_and_leaves_nothing(short_path: Path, mmdebstrap: None):
     scratch = short_path / "scratch"
     scratch.mkdir()
     seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
@@ -82,34 +72,28 @@ asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}}, print)
     wait_for(lambda: sleeping(seconds))
     assert any(scratch.iterdir())
     send_when_asleep(process.pid)
-    _, said = process.communicate(timeout=200)
-    assert said.splitlines()[-1] == "KeyboardInterrupt"
+    _, errors = process.communicate(timeout=200)
+    assert errors.splitlines()[-1] == "KeyboardInterrupt"
     assert not sleeping(seconds) and not any(scratch.iterdir())
 
 
 @pytest.mark.slow
-def test_output_of_a_script_and_its_failure(monkeypatch):
-    if not shutil.which("mmdebstrap"):
-        pytest.skip("mmdebstrap is not installed")
-    release = Release("debian", "12", "bookworm")
-    said: list[str] = []
-    assert asked(release, "echo 'a  b'; echo c", [], {}, said.append) == "a  b\nc\n"
-    assert "a  b" not in "".join(said)
+def test_output_of_a_script_and_its_failure(mmdebstrap: None):
+    lines: list[str] = []
+    assert asked(BOOKWORM, "echo 'a  b'; echo c", [], {}, lines.append) == "a  b\nc\n"
+    assert "a  b" not in "".join(lines)
     with pytest.raises(SourceError):
-        asked(release, "false; echo never", [], {}, said.append)
+        asked(BOOKWORM, "false; echo never", [], {}, lines.append)
 
 
 @pytest.mark.slow
-def test_a_user_without_subordinate_ids_can_ask(short_path: Path):
-    if not shutil.which("mmdebstrap"):
-        pytest.skip("mmdebstrap is not installed")
+def test_a_user_without_subordinate_ids_can_ask(short_path: Path, mmdebstrap: None):
     users.give(short_path)
-    release = Release("debian", "12", "bookworm")
     command = ["mmdebstrap", "--simulate", "--variant=extract", "--skip=update", "bookworm", "-"]
     refused, output = users.as_user(
         lambda: (
             subprocess.run(command, capture_output=True, text=True, check=False).stderr,
-            asked(release, 'cat "$1/etc/apt/sources.list"', [], {"TMPDIR": str(short_path)}, lambda line: None),
+            asked(BOOKWORM, 'cat "$1/etc/apt/sources.list"', [], {"TMPDIR": str(short_path)}, lambda line: None),
         )
     )
     assert os.geteuid() != 0 or "unable to pick chroot mode" in refused  # without a mode
@@ -119,5 +103,5 @@ def test_a_user_without_subordinate_ids_can_ask(short_path: Path):
 def test_sources_name_no_file_of_this_machine(monkeypatch):
     text = 'deb [signed-by="/host.gpg"] http://archive.test/debian x main\ndeb http://archive.test/s x-security main\n'
     monkeypatch.setattr("reprokit.image.base.mmdebstrap.asked", lambda *arguments: text)
-    lines = sources_of(Release("debian", "12", "bookworm")).splitlines()
+    lines = sources_of(BOOKWORM).splitlines()
     assert lines == ["deb http://archive.test/debian x main", "deb http://archive.test/s x-security main"]

@@ -1,91 +1,117 @@
-"""Where a base image comes from: the engine, a registry, a mirror, or the distribution's packages."""
+"""Where a base image comes from: the engine, a registry, a mirror, or the distribution's packages; and its lock."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import secrets
+import tarfile
 from collections.abc import Iterator
+from datetime import datetime, timezone
 
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import ReprokitError, SourceError
+from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
 from reprokit.image import trust
-from reprokit.image.base import bootstrap
+from reprokit.image.base import bootstrap as bootstrap_module
 from reprokit.image.base import mmdebstrap as packages_module
 from reprokit.image.base import resolve as base_module
+from reprokit.image.base.bootstrap import bootstrap as make_base
 from reprokit.image.base.release import Release
-from reprokit.image.base.resolve import carried_name, locked_base, on_engine, resolve_base
-from reprokit.supply.lock.model import AptPackage, Base, Bootstrap
+from reprokit.image.base.resolve import (
+    carried_name,
+    check_base,
+    lock_base,
+    locked_base,
+    moved_base,
+    on_engine,
+    resolve_base,
+    successor_base,
+)
+from reprokit.image.lock.supplies import Supplier
+from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.lock.model import AptPackage, Base, Bootstrap, VariantLock
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Store
 from tests.support.builds import root_file_system
 from tests.support.names import unique
 from tests.support.registry import NoRegistry, Registry
 
-engine_test = pytest.mark.engine
-# Failures of registries here stay here.
-pytestmark = pytest.mark.usefixtures("home")
+BOOKWORM = Release("debian", "12", "bookworm")
+DIGEST = f"sha256:{'1' * 64}"
+
+
+@pytest.fixture(autouse=True)
+def _home(home) -> None:
+    """Failures of registries are kept in the user's store."""
+
+
+@pytest.fixture(scope="module")
+def registry(engine: Engine) -> Iterator[tuple[Registry, str]]:
+    """A registry, and the repository of its image. `library/` is Docker Hub's folder of names without one."""
+    repository = f"cache/library/{unique('build')}"
+    with Registry(engine, repository, root_file_system()) as running:
+        yield running, repository
 
 
 @pytest.fixture
-def repository(engine: Engine) -> Iterator[str]:
-    """A repository's name, unknown to every registry; its image is removed afterwards."""
-    name = unique("build")
-    yield name
+def reference(engine: Engine, registry: tuple[Registry, str]) -> Iterator[str]:
+    """The name of the registry's image, which the engine has neither before nor after the test."""
+    served, repository = registry
+    yield f"{served.host}/{repository}:1"
     for image in engine.api.images():
-        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
-            if name in reference:
+        names = [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]
+        if any(repository.rpartition("/")[2] in name for name in names):
+            for name in [*names, carried_name(served.digest)]:
                 with contextlib.suppress(ReprokitError):  # a digest's name goes with its tag
-                    engine.remove_image(reference)
+                    engine.remove_image(name, force=True)
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    return Store(tmp_path / "store")
-
-
-@engine_test
 def test_the_engines_own_comes_first(engine, base):
-    found = resolve_base(engine, base, lambda line: pytest.fail(line))
-    assert (found.how, found.name, found.reference) == ("engine", base, base)
-    assert found.image_id == engine.image(base)["Id"] and found.architecture == "amd64"
-    assert found.described.startswith(f"{base}: on the engine (sha256:")
+    resolved = resolve_base(engine, base, lambda line: pytest.fail(line))
+    assert (resolved.how, resolved.name, resolved.reference) == ("engine", base, base)
+    assert resolved.image_id == engine.image(base)["Id"] and resolved.architecture == "amd64"
+    assert resolved.described.startswith(f"{base}: on the engine (sha256:")
 
 
-@engine_test
-def test_a_registry_serves_it_by_digest(engine, repository):
-    with Registry(engine, repository, root_file_system()) as registry:
-        reference = f"{registry.host}/{repository}:1"
-        said: list[str] = []
-        found = resolve_base(engine, reference, said.append)
-        assert (found.how, found.digest, found.name) == ("registry", registry.digest, reference)
-        assert any(path.endswith(f"/manifests/{registry.digest}") for path in registry.asked)
-        asked = len(registry.asked)
-        again = resolve_base(engine, reference, said.append)
-        assert (again.how, again.image_id) == ("engine", found.image_id)
-        assert len(registry.asked) == asked
-        by_digest = resolve_base(engine, f"{reference}@{registry.digest}", said.append)
-        assert (by_digest.how, by_digest.digest, by_digest.image_id) == ("engine", registry.digest, found.image_id)
+def test_a_registry_serves_it_by_digest(engine, registry, reference):
+    served, _ = registry
+    first = resolve_base(engine, reference)
+    assert (first.how, first.digest, first.name) == ("registry", served.digest, reference)
+    assert any(path.endswith(f"/manifests/{served.digest}") for path in served.asked)
+    requests = len(served.asked)
+    again = resolve_base(engine, reference)
+    assert (again.how, again.image_id, len(served.asked)) == ("engine", first.image_id, requests)
+    by_digest = resolve_base(engine, f"{reference}@{served.digest}")
+    assert (by_digest.how, by_digest.digest, by_digest.image_id) == ("engine", served.digest, first.image_id)
 
 
-@engine_test
-def test_a_name_that_another_image_has_is_not_moved(engine, repository, base):
-    with Registry(engine, repository, root_file_system()) as registry:
-        plain = f"{registry.host}/{repository}:1"
-        engine.tag(base, *plain.rsplit(":", 1))
-        before = engine.image(plain)["Id"]
-        found = resolve_base(engine, f"{plain}@{registry.digest}")
-        try:
-            assert found.how == "registry" and found.image_id != before == engine.image(plain)["Id"]
-            again = resolve_base(engine, f"{plain}@{registry.digest}", pytest.fail)
-            assert (again.how, again.image_id) == ("engine", found.image_id)
-        finally:
-            engine.remove_image(carried_name(registry.digest))
+def test_a_name_that_another_image_has_is_not_moved(engine, registry, reference, base):
+    pinned = f"{reference}@{registry[0].digest}"
+    engine.tag(base, *reference.rsplit(":", 1))
+    before = engine.image(reference)["Id"]
+    resolved = resolve_base(engine, pinned)
+    assert resolved.how == "registry" and resolved.image_id != before == engine.image(reference)["Id"]
+    again = resolve_base(engine, pinned, pytest.fail)
+    assert (again.how, again.image_id) == ("engine", resolved.image_id)
+    engine.remove_image(reference)
 
 
-@engine_test
+@pytest.mark.parametrize("locked", [False, True])
+def test_a_stated_digest_gives_its_image_to_no_tag(engine, registry, reference, store, locked):
+    """Whoever wrote the recipe or the lock chose the digest, which need not be that of the tag."""
+    digest, plain = registry[0].digest, reference.replace(":1", ":other")
+    pinned = f"{plain}@{digest}"
+    if locked:
+        resolved = locked_base(engine, Base(reference=plain, digest=digest), store, lambda line: None)
+    else:
+        resolved = resolve_base(engine, pinned)
+    assert (resolved.how, resolved.name) == ("registry", carried_name(digest))
+    assert engine.image(plain) is None
+    again = resolve_base(engine, pinned, pytest.fail)
+    assert (again.how, again.image_id) == ("engine", resolved.image_id)
+
+
 def test_a_carried_name_counts_only_for_an_image_that_the_user_trusts(engine, base):
     """Anyone can give an image that name; the digest in it would then be recorded as the build's base."""
     digest = f"sha256:{secrets.token_hex(32)}"
@@ -93,101 +119,55 @@ def test_a_carried_name_counts_only_for_an_image_that_the_user_trusts(engine, ba
     try:
         assert on_engine(engine, f"{base}@{digest}") is None
         trust.record(engine, engine.image(base)["Id"], "trusted", "test")
-        found = on_engine(engine, f"{base}@{digest}")
-        assert found and (found.name, found.digest) == (carried_name(digest), digest)
+        resolved = on_engine(engine, f"{base}@{digest}")
+        assert resolved and (resolved.name, resolved.digest) == (carried_name(digest), digest)
     finally:
         engine.remove_image(carried_name(digest))
 
 
-@engine_test
-@pytest.mark.parametrize("locked", [False, True])
-def test_a_stated_digest_gives_its_image_to_no_tag(engine, repository, store, locked):
-    """Whoever wrote the recipe or the lock chose the digest, which need not be that of the tag."""
-    with Registry(engine, repository, root_file_system()) as registry:
-        plain = f"{registry.host}/{repository}:other"
-        if locked:
-            found = locked_base(engine, Base(reference=plain, digest=registry.digest), store, lambda line: None)
-        else:
-            found = resolve_base(engine, f"{plain}@{registry.digest}")
-        try:
-            assert (found.how, found.name) == ("registry", carried_name(registry.digest))
-            assert engine.image(plain) is None
-            again = resolve_base(engine, f"{plain}@{registry.digest}", pytest.fail)
-            assert (again.how, again.image_id) == ("engine", found.image_id)
-        finally:
-            engine.remove_image(carried_name(registry.digest), force=True)
+def test_mirrors_stand_in_for_docker_hub_in_their_order(engine, registry, reference, monkeypatch):
+    served, repository = registry
+    name = f"{repository.rpartition('/')[2]}:1"
+    monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", f"{served.host}/none, {served.host}/cache/")
+    monkeypatch.setattr("reprokit.engine.images._REGISTRY_TIMEOUT_S", 3)
+    resolved = resolve_base(engine, name)
+    assert any("/none/library/" in path for path in served.asked)
+    assert (resolved.how, resolved.digest) == (f"mirror {served.host}/cache", served.digest)
+    assert resolved.name == name and engine.image(name)["Id"] == resolved.image_id
+    again = resolve_base(engine, f"{name}@{served.digest}", pytest.fail)
+    assert (again.how, again.name, again.image_id) == ("engine", name, resolved.image_id)
 
 
-@engine_test
-def test_mirrors_stand_in_for_docker_hub_in_their_order(engine, repository, monkeypatch):
-    # `library/` is what Docker Hub calls the folder of names without one.
-    with Registry(engine) as wrong, Registry(engine, f"cache/library/{repository}", root_file_system()) as right:
-        monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", f"{wrong.host}, {right.host}/cache/")
-        monkeypatch.setattr("reprokit.engine.images._REGISTRY_TIMEOUT_S", 3)
-        found = resolve_base(engine, f"{repository}:1")
-        assert wrong.asked
-    assert (found.how, found.digest) == (f"mirror {right.host}/cache", right.digest)
-    assert found.name == f"{repository}:1" and engine.image(f"{repository}:1")["Id"] == found.image_id
-    again = resolve_base(engine, f"{repository}:1@{right.digest}", pytest.fail)
-    assert (again.how, again.name, again.image_id) == ("engine", f"{repository}:1", found.image_id)
-    with pytest.raises(SourceError, match="no registry has"):  # a tag that moved is not what the digest names
-        resolve_base(engine, f"{repository}:1@sha256:{'0' * 64}")
-
-
-@engine_test
-def test_what_nobody_serves_is_named_with_all_that_was_tried(engine, monkeypatch):
-    with Registry(engine) as empty:
-        monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", empty.host)
-        reference = f"{empty.host}/team/gone:1"
-        with pytest.raises(SourceError) as error:
-            resolve_base(engine, reference)
+def test_what_nobody_serves_is_named_with_all_that_was_tried(engine, registry, monkeypatch):
+    host = registry[0].host
+    monkeypatch.setenv("REPROKIT_REGISTRY_MIRRORS", host)
+    with pytest.raises(SourceError) as error:
+        resolve_base(engine, f"{host}/team/gone:1")
     assert error.value.exit_code == 4
-    assert f"no registry has the base image {reference}" in error.value.message
+    assert f"no registry has the base image {host}/team/gone:1" in error.value.message
     assert "manifest unknown" in error.value.message
 
 
-def test_a_gone_tag_of_nvidia_brings_the_nearest_listed_one():
-    with pytest.raises(SourceError) as error:
-        resolve_base(NoRegistry(), "nvidia/cuda:11.3.0-devel-ubuntu18.04")
-    assert "is not listed; did you mean nvidia/cuda:11." in error.value.hint
+def test_a_registrys_digest_is_locked_and_pulled_again(engine, registry, reference, store):
+    served, _ = registry
+    engine.import_image(io.BytesIO(root_file_system()), reference.rpartition(":")[0], "1", ["ENV MINE=1"])
+    lock = lock_base(engine, reference, store, pytest.fail)
+    assert lock == Base(reference=reference, digest=served.digest)
+    with pytest.raises(SourceError, match="does not have the base image") as error:
+        locked_base(engine, lock, store, pytest.fail, offline=True)
+    assert "reprokit fetch" in error.value.hint
+    pulled = locked_base(engine, lock, store, lambda line: None)
+    assert (pulled.how, pulled.digest) == ("registry", served.digest)
+    requests = len(served.asked)
+    again = locked_base(engine, lock, store, pytest.fail, offline=True)
+    assert (again.image_id, len(served.asked)) == (pulled.image_id, requests)
+    assert moved_base(engine, lock, store, pytest.fail) == []
+    old = lock.model_copy(update={"digest": DIGEST})
+    assert moved_base(engine, old, store, pytest.fail) == [Moved("base", reference, DIGEST, served.digest, "changed")]
+    gone = lock.model_copy(update={"reference": reference.replace(":1", ":2")})
+    assert moved_base(engine, gone, store, pytest.fail)[0].what == "vanished"
 
 
-def test_a_bootstrapped_base_is_used_again_and_still_called_so():
-    engine = NoRegistry()
-    engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1", "Architecture": "amd64"}
-    found = resolve_base(engine, "debian:bookworm-slim")
-    assert (found.how, found.name, found.digest) == ("bootstrapped", "reprokit/own/base:debian-12", "")
-    assert "not the vendor's image" in found.described
-
-
-def test_bootstrapping_says_why_and_goes_the_way_of_a_lock(monkeypatch, home):
-    engine = NoRegistry()
-    package = AptPackage(
-        name="dpkg", version="1", architecture="amd64", archive="ubuntu", path="pool/d", sha256="0" * 64, size=1
-    )
-    locked = Bootstrap(
-        distribution="ubuntu", suite="focal", architecture="amd64", as_of="20261121T101500Z", packages=(package,)
-    )
-    fetched: list[LockedInput] = []
-
-    def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: Store, notify) -> str:
-        assert packages is locked and [want.sha256 for want in fetched] == ["0" * 64]
-        engine.images[name] = engine.images["sha256:2"] = {"Id": "sha256:2"}
-        return "sha256:2"
-
-    monkeypatch.setattr(packages_module, "resolve", lambda release, store, notify: locked)
-    monkeypatch.setattr(base_module, "fetch_all", lambda wants, *more, **options: fetched.extend(wants))
-    monkeypatch.setattr(bootstrap, "bootstrap", made)
-    said: list[str] = []
-    found = resolve_base(engine, "ubuntu:20.04", said.append)
-    assert (found.how, found.name, found.image_id) == ("bootstrapped", "reprokit/own/base:ubuntu-20.04", "sha256:2")
-    assert said == [
-        "no registry has ubuntu:20.04 (no such host); bootstrapping ubuntu 20.04 (focal) from packages",
-        "bootstrapping ubuntu 20.04 (focal) from 1 packages",
-    ]
-
-
-@engine_test
 def test_an_import_needs_little_memory(engine):
     class Counted(io.RawIOBase):
         largest = 0
@@ -204,3 +184,169 @@ def test_an_import_needs_little_memory(engine):
     engine.import_image(Counted(root_file_system()), name, "1", [])
     engine.remove_image(f"{name}:1", force=True)
     assert Counted.largest <= 1 << 20
+
+
+# Without a registry.
+
+
+def package(name: str, version: str = "1") -> AptPackage:
+    sha256 = (name + version).encode().hex().ljust(64, "0")
+    return AptPackage(
+        name=name, version=version, architecture="amd64", archive="debian", path=f"pool/{name}", sha256=sha256, size=1
+    )
+
+
+def bootstrap(*packages: AptPackage) -> Bootstrap:
+    return Bootstrap(distribution="debian", suite="bookworm", architecture="amd64", packages=packages)
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch):
+    """What a resolution of the release gives from now on."""
+
+    def now(*packages: AptPackage) -> None:
+        monkeypatch.setattr(packages_module, "resolve", lambda release, store, notify: bootstrap(*packages))
+
+    return now
+
+
+def test_a_gone_tag_of_nvidia_brings_the_nearest_listed_one():
+    with pytest.raises(SourceError) as error:
+        resolve_base(NoRegistry(), "nvidia/cuda:11.3.0-devel-ubuntu18.04")
+    assert "is not listed; did you mean nvidia/cuda:11." in error.value.hint
+
+
+def test_a_bootstrapped_base_is_used_again_and_still_called_so():
+    engine = NoRegistry()
+    engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1", "Architecture": "amd64"}
+    resolved = resolve_base(engine, "debian:bookworm-slim")
+    assert (resolved.how, resolved.name, resolved.digest) == ("bootstrapped", "reprokit/own/base:debian-12", "")
+    assert "not the vendor's image" in resolved.described
+
+
+def test_bootstrapping_reports_why_and_goes_the_way_of_a_lock(monkeypatch, upstream):
+    engine = NoRegistry()
+    fetched: list[LockedInput] = []
+
+    def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: object, notify) -> str:
+        assert packages == bootstrap(package("dpkg")) and [i.sha256 for i in fetched] == [package("dpkg").sha256]
+        engine.images[name] = engine.images["sha256:2"] = {"Id": "sha256:2"}
+        return "sha256:2"
+
+    upstream(package("dpkg"))
+    monkeypatch.setattr(base_module, "fetch_all", lambda inputs, *more, **options: fetched.extend(inputs))
+    monkeypatch.setattr(bootstrap_module, "bootstrap", made)
+    lines: list[str] = []
+    resolved = resolve_base(engine, "debian:12", lines.append)
+    assert (resolved.how, resolved.name, resolved.image_id) == (
+        "bootstrapped", "reprokit/own/base:debian-12", "sha256:2"
+    )  # fmt: skip
+    assert lines == [
+        "no registry has debian:12 (no such host); bootstrapping debian 12 (bookworm) from packages",
+        "bootstrapping debian 12 (bookworm) from 1 packages",
+    ]
+
+
+def test_what_the_engine_has_does_not_decide_a_lock(store, upstream):
+    engine = NoRegistry(debian__12={"Id": "sha256:1", "RepoDigests": [f"debian@{DIGEST}"]})
+    upstream(package("liba"))
+    lines: list[str] = []
+    assert lock_base(engine, "debian:12", store, lines.append).bootstrap == bootstrap(package("liba"))
+    assert lines == ["no registry has debian:12 (no such host); resolving the packages of debian 12 (bookworm)"]
+    assert lock_base(engine, f"debian:12@{DIGEST}", store, pytest.fail).digest == DIGEST  # the recipe's own
+
+
+def test_what_nobody_serves_and_nobody_can_make(store):
+    with pytest.raises(SourceError, match="no registry has the base image nvidia/cuda:1"):
+        lock_base(NoRegistry(), "nvidia/cuda:1", store, pytest.fail)
+    lock = Base(reference="nvidia/cuda:1", digest=DIGEST)
+    with pytest.raises(SourceError, match="no registry has the base image nvidia/cuda:1@sha256:111"):
+        locked_base(NoRegistry(), lock, store, lambda line: None)
+    with pytest.raises(SourceError, match="no registry has"):  # no answer is no proof that it vanished
+        moved_base(NoRegistry(), lock, store, pytest.fail)
+    assert successor_base(lock, store, pytest.fail) == (lock, ())
+    # A Debian by digest is never the bootstrapped one.
+    engine = NoRegistry()
+    engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1"}
+    with pytest.raises(SourceError, match="no registry has"):
+        locked_base(engine, Base(reference="debian:12", digest=DIGEST), store, lambda line: None)
+    with pytest.raises(UsageError, match="lock"):  # of another release
+        locked_base(NoRegistry(), Base(reference="debian:11", bootstrap=bootstrap(package("liba"))), store, pytest.fail)
+    with pytest.raises(SourceError, match="liba 1 is not in the store"):
+        make_base(engine, "reprokit/own/base:none", BOOKWORM, bootstrap(package("liba")), store, lambda line: None)
+
+
+def test_two_locks_have_two_images(store, monkeypatch):
+    engine = NoRegistry()
+
+    def make(_engine, name, release, locked, _store, notify):
+        image = {"Id": f"sha256:{len(engine.images)}", "Architecture": "amd64"}
+        engine.images[name] = engine.images[image["Id"]] = image
+        return image["Id"]
+
+    monkeypatch.setattr(bootstrap_module, "bootstrap", make)
+    one = Base(reference="debian:bookworm-slim", bootstrap=bootstrap(package("liba")))
+    two = Base(reference="debian:12", bootstrap=bootstrap(package("liba", "2")))
+    first, second = (locked_base(engine, lock, store, lambda line: None) for lock in (one, two))
+    assert first.name != second.name and first.image_id != second.image_id
+    assert first.name.startswith("reprokit/own/base:debian-12-") and first.how == "bootstrapped"
+    assert locked_base(engine, one, store, pytest.fail) == first
+
+
+def test_a_host_without_mmdebstrap_is_reported_before_anything_is_fetched(store, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    base = Base(reference="debian:12", bootstrap=bootstrap(package("liba")))
+    lock = VariantLock(reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64", base=base)
+    with pytest.raises(EngineError, match="mmdebstrap is not installed"):
+        Supplier(store, None).inputs(NoRegistry(), "x:cpu", None, lock, drift=False)  # no mirrors: nothing is fetched
+    engine = NoRegistry()
+    engine.images[bootstrap_module.name_of(BOOKWORM, base.bootstrap)] = {"Id": "sha256:1"}
+    check_base(engine, base)
+
+
+def test_packages_that_moved_and_what_takes_their_place(store, upstream):
+    lock = Base(reference="debian:12", bootstrap=bootstrap(package("liba"), package("libb"), package("libc")))
+    upstream(package("liba"), package("libb", "2"), package("libd"))
+    assert moved_base(NoRegistry(), lock, store, pytest.fail) == [
+        Moved("base", "libb", "1", "2", "newer"),
+        Moved("base", "libc", "1", "", "vanished"),
+    ]
+    successor, drifts = successor_base(lock, store, pytest.fail)
+    assert successor.bootstrap == bootstrap(package("liba"), package("libb", "2"), package("libd"))
+    assert drifts == ("libb 1 -> 2", "libc 1 -> gone", "libd new -> 1")
+
+
+def test_a_bootstrap_is_resolved_twice_alike_and_makes_an_image_of_exactly_its_packages(
+    engine, bookworm, inside, store
+):
+    lock, name = bookworm.lock.bootstrap, bookworm.base.name
+    again = packages_module.resolve(BOOKWORM, store, lambda line: None)
+    assert again.model_copy(update={"as_of": lock.as_of}) == lock
+    assert (lock.suite, lock.architecture) == ("bookworm", "amd64")
+    names = [p.name for p in lock.packages]
+    assert names == sorted(names) and {"apt", "bash", "dpkg", "libc6", "tzdata"} <= set(names)
+    assert {p.archive for p in lock.packages} <= {"debian", "debian-security"}
+    assert datetime.strptime(lock.as_of, "%Y%m%dT%H%M%SZ") > datetime(2023, 6, 10)
+
+    labels = engine.image(name)["Config"]["Labels"]
+    shown = inside(name, r"dpkg-query -W -f '${Package} ${Version}\n'")
+    assert {tuple(line.split()) for line in shown.splitlines()} == {(p.name, p.version) for p in lock.packages}
+    sources = inside(name, "cat /etc/apt/sources.list; ls /etc/apt/sources.list.d")
+    suites = [line.split()[2] for line in sources.splitlines()]
+    assert suites == ["bookworm", "bookworm-updates", "bookworm-security"]
+    assert "trusted" not in sources and "reprokit" not in sources
+    assert all(host in sources for host in labels["reprokit.bootstrap.archives"].split(","))
+    folders = inside(name, "ls /var/lib/apt/lists /var/cache/apt/archives /tmp").split("\n\n")
+    assert folders == ["/tmp:", "/var/cache/apt/archives:\npartial", "/var/lib/apt/lists:\npartial\n"]
+
+    # It is as old as its packages, so that making it again gives the same bytes.
+    date = datetime.strptime(labels["reprokit.bootstrap.date"], "%Y-%m-%d").replace(tzinfo=timezone.utc)
+    container = engine.create_container(unique("build"), {"Image": name})
+    try:
+        with tarfile.open(fileobj=io.BytesIO(engine.get_archive(container, "/etc")), mode="r:") as tar:
+            # The engine itself puts these into every container.
+            members = [m for m in tar if m.name not in ("etc/hostname", "etc/hosts", "etc/resolv.conf", "etc/mtab")]
+    finally:
+        engine.remove(container, force=True)
+    assert len(members) > 100
+    assert [m.name for m in members if m.mtime > date.timestamp() + 86400 and m.name != "etc"] == []

@@ -1,4 +1,4 @@
-"""An artifact with environment.yml, an sdist, a requirement of git and private sources: from `new` to a claim."""
+"""An artifact with environment.yml, an sdist, private sources and a service: from `new` to a reproduced claim."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from reprokit.container import services
 from reprokit.engine import Engine
 from tests.support.conda_channel import index_channel, make_package
 from tests.support.forge import Forge
@@ -20,13 +21,6 @@ from tests.support.git_server import GitServer
 from tests.support.names import unique
 from tests.support.ssh_server import SshServer, ssh_server
 from tests.support.verbs import run_verb
-
-pytestmark = [
-    pytest.mark.engine,
-    pytest.mark.network,
-    pytest.mark.long,
-    pytest.mark.skipif(os.geteuid() != 0, reason="starts an sshd of its own, which takes root"),
-]
 
 RECIPE = """\
 name: {name}
@@ -42,6 +36,20 @@ variants:
     sources:
       - {{name: code, git: "{server}/team/code", commit: {commit}, path: /opt/code}}
       - {{name: runs, git: "{site}/team/runs", commit: {runs}, path: /opt/runs}}
+    services:
+      parameters:
+        image: debian:12
+        env: {{MS: "1.5"}}
+        command:
+          - perl
+          - -MIO::Socket::INET
+          - -e
+          - >-
+            $s = IO::Socket::INET->new(LocalPort => 7000, Listen => 5) or die;
+            while ($c = $s->accept) {{ print $c $ENV{{MS}} }}
+        ports: [7000]
+smoke:
+  - {{command: "solver; python3 -c 'import docopt, six, tool'", expect: solver}}
 benchmarks:
   spmm:
     command: python3 /opt/code/bench.py
@@ -62,16 +70,17 @@ PROJECT = (
     '[project]\nname = "code"\nversion = "1"\ndependencies = []\n[project.optional-dependencies]\nbench = ["six<2"]\n'
 )
 BENCH = """\
-import docopt, os, six, subprocess, tool
+import os, socket
 print(os.environ["TOKEN"])
-print(subprocess.check_output("solver").decode(), "time:", tool.MS * int(open("/opt/runs/runs.txt").read()), "ms")
+answer = socket.create_connection(("parameters", 7000)).recv(15)
+print("time:", float(answer) * int(open("/opt/runs/runs.txt").read()), "ms")
 """
 # What the user's credential helper gives git, and what one command in a container gets.
 HELPED, AT_RUN_TIME = "token-of-the-helper", "hunter2-of-the-lab"
 TOOL = {
     "pyproject.toml": '[build-system]\nrequires = ["setuptools>=61"]\nbuild-backend = "setuptools.build_meta"\n'
     '[project]\nname = "tool"\nversion = "1.0"\ndependencies = ["six"]\n[tool.setuptools]\npy-modules = ["tool"]\n',
-    "tool.py": "MS = 1.5\n",
+    "tool.py": "",
 }
 
 
@@ -123,7 +132,10 @@ def holds(folder: Path, secret: bytes) -> list[str]:
     return [str(file) for file in folder.rglob("*") if file.is_file() and secret in file.read_bytes()]
 
 
-def test_from_new_to_a_measured_claim(engine: Engine, debian_12, tmp_path: Path, short_path: Path):
+@pytest.mark.network
+@pytest.mark.long
+@pytest.mark.skipif(os.geteuid() != 0, reason="starts an sshd of its own, which takes root")
+def test_from_new_to_a_reproduced_claim(engine: Engine, debian_12, tmp_path: Path, short_path: Path):
     channel, name = tmp_path / "channels" / "lab", unique("lab")
     of_lab = f"reprokit.recipe={name}"
     make_package(channel, "solver", "1.2")
@@ -145,15 +157,20 @@ def test_from_new_to_a_measured_claim(engine: Engine, debian_12, tmp_path: Path,
         # What was locked needs no key, token or network of the user any more.
         lab.environment |= {"SSH_AUTH_SOCK": "", "GIT_CONFIG_GLOBAL": os.devnull}
         lab.run("build", "--offline", lab.name)
+        lab.run("smoke", lab.name)
         tokens = short_path / "tokens.env"
         tokens.write_text(f"TOKEN={AT_RUN_TIME}\n")
-        text = lab.run("bench", lab.name, "--env-file", str(tokens))
-        assert "spmm.time" in text
-        [record] = (lab.root / "results" / f"{lab.name}.jsonl").read_text().splitlines()
-        assert json.loads(record)["samples"] == [3.0] and json.loads(record)["env_file"].keys() == {"TOKEN"}
-        shown = lab.run("claims", lab.name, "--json")
-        assert "spmm.time" in shown and "3.0" in shown
-        lab.run("export", lab.name, "-o", "lab.rkit")
+        assert "spmm.time" in lab.run("bench", lab.name, "--env-file", str(tokens))
+        [line] = (lab.root / "results" / f"{lab.name}.jsonl").read_text().splitlines()
+        record = json.loads(line)
+        assert record["samples"] == [3.0] and record["env_file"].keys() == {"TOKEN"}
+        assert list(record["services"]) == ["parameters"] and engine.image(record["services"]["parameters"])
+        assert not [each for each in engine.networks(services.OF) if name in each["Name"]]
+        (claim,) = json.JSONDecoder().raw_decode(lab.run("claims", lab.name, "--json"))[0]["claims"]
+        assert claim["verdict"] == "reproduced"
+        output = lab.run("export", lab.name, "-o", "lab.rkit")
+        assert f"without the image of the service parameters of {name}:v, debian:12" in output
+        assert "without the image" not in lab.run("export", lab.name, "--with-store", "-o", "all.rkit")
         image = f"reprokit/{lab.name}:v"
         with (lab.root / "image.tar").open("wb") as saved:
             saved.writelines(engine.save(image))
@@ -168,5 +185,8 @@ def test_from_new_to_a_measured_claim(engine: Engine, debian_12, tmp_path: Path,
         server.shutdown()
         for container in engine.containers([of_lab]):
             engine.remove(container["Id"], force=True)
+        for network in engine.networks(services.OF):
+            if name in network["Name"]:
+                engine.remove_network(network["Id"])
         for made in engine.images([of_lab]):
             engine.remove_image(made["Id"], force=True)
