@@ -8,6 +8,7 @@ import pytest
 
 from reprokit.host.gpu import GpuDevice
 from reprokit.host.machine import Machine
+from reprokit.host.user import Caller
 from reprokit.nodes.probe import SCRIPT, parse
 
 ID = "9f" * 32
@@ -34,18 +35,14 @@ reprokit:running {ID}
 
 def test_all_facts():
     seen = parse(SAID)
-    assert (seen.caller.uid, seen.caller.gid, seen.caller.groups, seen.caller.name) == (
-        1001,
-        100,
-        (100, 27, 998),
-        "ana",
-    )
+    assert seen.caller == Caller(1001, 100, (100, 27, 998), "ana")
     assert (seen.cache, seen.memory) == ("/home/ana/my caches", 65843332 * 1024)
     assert seen.proxies == {"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.lab"}
     assert seen.listening == {8080, 22} and seen.devices == ("/dev/nvidiactl",)
     assert seen.gpus == (GpuDevice("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0"),)
     assert seen.docker == "unix:///run/user/1001/docker.sock"
     assert seen.nested and not seen.hung
+    assert not parse(SAID.replace(f"reprokit:running {ID}", "reprokit:running " + "aa" * 32)).nested
 
 
 def test_few_facts():
@@ -61,15 +58,10 @@ def test_an_invalid_answer(output: str):
         parse(output)
 
 
-def test_another_containers_login_is_not_nested():
-    assert not parse(SAID.replace(f"reprokit:running {ID}", "reprokit:running " + "aa" * 32)).nested
-
-
 def test_the_script_runs_anywhere():
     done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True)
-    found = parse(done.stdout)
-    assert found.cache.startswith("/")
-    assert found.machine == Machine().identity() != ""
+    seen = parse(done.stdout)
+    assert seen.cache.startswith("/") and seen.machine == Machine().identity() != ""
 
 
 def test_a_line_of_digits_is_read_at_once():
