@@ -1,4 +1,4 @@
-"""The cluster, started for the first test that needs it, recipes in the current folder, and images that go afterwards."""
+"""The cluster, started for the first test that needs it, recipes in the current folder, and images of registries."""
 
 from __future__ import annotations
 
