@@ -19,7 +19,6 @@ from reprokit.image import trust
 from reprokit.image.base.resolve import carried_name, locked_base, on_engine
 from reprokit.oci.read import engine_image
 from reprokit.supply.lock.model import Base, Lock
-from reprokit.supply.store import Store
 from tests.support.images import tar_of
 from tests.support.made import Made
 from tests.support.registry import Registry
@@ -28,21 +27,17 @@ from tests.support.stores import a_lock, export_inputs, no_engine, write_recipe
 DIGEST = f"sha256:{'1' * 64}"
 
 
-@pytest.fixture
-def registry(engine: Engine) -> Iterator[Registry]:
-    layer = tar_of({"etc/reprokit-store": uuid.uuid4().bytes})
-    with Registry(engine, "store-base", layer) as registry:
-        yield registry
-        for name in (f"{registry.host}/store-base:1", f"{registry.host}/store-base@{registry.digest}"):
-            with suppress(EngineError):
-                engine.remove_image(name, force=True)
-        with suppress(EngineError):
-            engine.remove_image(carried_name(registry.digest), force=True)
+@pytest.fixture(scope="module")
+def base(engine: Engine) -> Iterator[Base]:
+    """A base in a registry; the engine's copies of it go in the end."""
+    with Registry(engine, "store-base", tar_of({"etc/reprokit-store": uuid.uuid4().bytes})) as registry:
+        base = Base(reference=f"{registry.host}/store-base:1", digest=registry.digest)
+        yield base
+        forget(engine, base)
 
 
 @pytest.fixture
-def lock(registry: Registry, recipes: Path) -> Lock:
-    base = Base(reference=f"{registry.host}/store-base:1", digest=registry.digest)
+def lock(base: Base, recipes: Path) -> Lock:
     lock = a_lock("x")
     lock = lock.model_copy(update={"variants": {"cpu": lock.variants["cpu"].model_copy(update={"base": base})}})
     write_recipe(recipes, lock)
@@ -71,50 +66,40 @@ def with_base(path: Path, digest: str, content: bytes) -> Path:
     return made.write(path)
 
 
-@pytest.mark.engine
-def test_a_base_is_used_without_a_registry(engine: Engine, lock: Lock, store: Store, node: Store, tmp_path: Path):
-    base = lock.variants["cpu"].base
-    export_inputs(["x"], tmp_path / "x.rkit", store, engine)
+def test_a_base_is_used_without_a_registry(engine: Engine, base: Base, lock: Lock, store, node, tmp_path, images):
+    other, path = images.base("beside", {"a": b"1"}), tmp_path / "x.rkit"
+    write(ExportJob(engine, [engine_image(engine, other)], path, inputs=("x",), store=store))
     before = engine.image(carried_name(base.digest or ""))
     assert before and engine.image(base.reference) is None
+    engine.remove_image(other)
     forget(engine, base)
     with pytest.raises(SourceError, match="does not have the base image"):
         locked_base(engine, base, node, print, offline=True)
-    assert imported(tmp_path / "x.rkit", lambda: engine) == 1
-    found = locked_base(engine, base, node, print, offline=True)
-    after = engine.image(found.name)
-    assert after and after["RootFS"] == before["RootFS"] and found.digest == base.digest
-    assert imported(tmp_path / "x.rkit", lambda: engine) == 0
+    said: list[str] = []
+    assert imported(path, no_engine, said.append) == 0  # type: ignore[arg-type]
+    assert said == ["1 base images are not loaded: no engine answers; repeat the import where an engine runs"]
+    assert imported(path, lambda: engine) == 1
+    assert engine.image(other) is None, "only bases are loaded"
+    local = locked_base(engine, base, node, print, offline=True)
+    after = engine.image(local.name)
+    assert after and after["RootFS"] == before["RootFS"] and local.digest == base.digest
+    assert imported(path, lambda: engine) == 0
 
     # An imported base is trusted, and can be exported again.
     export_inputs(["x"], tmp_path / "again.rkit", node, engine)
-    assert engine.image(found.name)
+    assert engine.image(local.name)
 
 
-@pytest.mark.engine
-def test_the_image_of_a_service_goes_along(engine: Engine, lock: Lock, recipes: Path, store: Store, tmp_path: Path):
-    service, variant = lock.variants["cpu"].base, a_lock("x").variants["cpu"]
-    served = variant.model_copy(update={"services": {"db": service}})
+def test_the_image_of_a_service_goes_along(engine: Engine, base: Base, lock: Lock, recipes: Path, store, tmp_path):
+    served = a_lock("x").variants["cpu"].model_copy(update={"services": {"db": base}})
     write_recipe(recipes, lock.model_copy(update={"variants": {"cpu": served}}))
-    assert export_inputs(["x"], tmp_path / "x.rkit", store, engine).bases == (service.digest,)
-    forget(engine, service)
+    assert export_inputs(["x"], tmp_path / "x.rkit", store, engine).bases == (base.digest,)
+    forget(engine, base)
     assert imported(tmp_path / "x.rkit", lambda: engine) == 1
-    assert on_engine(engine, f"{service.reference}@{service.digest}")
+    assert on_engine(engine, f"{base.reference}@{base.digest}")
 
 
-@pytest.mark.engine
-def test_without_an_engine_the_base_is_skipped_and_reported(engine: Engine, lock: Lock, store: Store, tmp_path: Path):
-    export_inputs(["x"], tmp_path / "x.rkit", store, engine)
-    said: list[str] = []
-    assert imported(tmp_path / "x.rkit", no_engine, said.append) == 0  # type: ignore[arg-type]
-    assert said == ["1 base images are not loaded: no engine answers; repeat the import where an engine runs"]
-
-
-@pytest.mark.engine
-def test_a_strangers_image_of_the_name_is_not_exported(
-    engine: Engine, lock: Lock, store: Store, tmp_path: Path, images
-):
-    base = lock.variants["cpu"].base
+def test_a_strangers_image_of_the_name_is_not_exported(engine: Engine, base: Base, lock: Lock, store, tmp_path, images):
     name = carried_name(base.digest or "")
     expected = locked_base(engine, base, store, print).image_id
     engine.tag(expected, "reprokit-test-base", "1")
@@ -127,18 +112,6 @@ def test_a_strangers_image_of_the_name_is_not_exported(
         engine.remove_image("reprokit-test-base:1")
 
 
-@pytest.mark.engine
-def test_images_of_other_names_are_not_loaded(engine: Engine, lock: Lock, store: Store, images, tmp_path: Path):
-    """Only bases are loaded, whatever other images the bundle has."""
-    other = images.base("beside", {"a": b"1"})
-    write(ExportJob(engine, [engine_image(engine, other)], tmp_path / "x.rkit", inputs=("x",), store=store))
-    engine.remove_image(other)
-    forget(engine, lock.variants["cpu"].base)
-    assert imported(tmp_path / "x.rkit", lambda: engine) == 1
-    assert engine.image(other) is None
-
-
-@pytest.mark.engine
 def test_a_base_that_builds_use_is_kept(engine: Engine, tmp_path: Path):
     digest = f"sha256:{secrets.token_hex(32)}"
     name, said = carried_name(digest), list[str]()
@@ -170,7 +143,6 @@ def test_bases_need_the_users_trust(tmp_path: Path):
 
 
 def test_only_bases_of_the_inputs_may_have_reserved_names(tmp_path: Path):
-    made = Made.of({carried_name(DIGEST): [tar_of({"a": b"1"})]})
-    made.write(tmp_path / "x.rkit")
-    with opened(tmp_path / "x.rkit") as bundle, pytest.raises(UsageError, match="a reserved name"):
+    path = Made.of({carried_name(DIGEST): [tar_of({"a": b"1"})]}).write(tmp_path / "x.rkit")
+    with opened(path) as bundle, pytest.raises(UsageError, match="a reserved name"):
         check_names(bundle, True)
