@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from reprokit.bundle import signature
 from reprokit.errors import UsageError, WorkFailed
-
-
-@pytest.fixture(scope="module")
-def keys(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    folder = tmp_path_factory.mktemp("keys")
-    for name in ("one", "two"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "x", "-f", str(folder / name)], check=True)
-    return folder / "one", folder / "two"
-
+from tests.support.strangers import new_key
 
 TEXT = signature.statement(b"{}", b'{"a": 1}')
 
 
-def test_a_signature_names_its_key(keys, tmp_path):
-    signed = signature.sign(TEXT, keys[0])
-    listed = subprocess.run(["ssh-keygen", "-l", "-f", str(keys[0])], capture_output=True, text=True).stdout
+def test_a_signature_names_its_key_and_fits_no_other_text(tmp_path):
+    key, other = new_key(tmp_path, "one"), new_key(tmp_path, "two")
+    signed = signature.sign(TEXT, key)
+    listed = subprocess.run(["ssh-keygen", "-l", "-f", str(key)], capture_output=True, text=True).stdout
     fingerprint = listed.split()[1]
     assert signature.verify(TEXT, signed) == fingerprint
-    public = keys[0].with_suffix(".pub")
+    public = key.with_suffix(".pub")
     assert signature.verify(TEXT, signed, public) == fingerprint
     (tmp_path / "allowed").write_text(f"# ours\nme@lab {public.read_text()}")
     assert signature.verify(TEXT, signed, tmp_path / "allowed") == f"me@lab {fingerprint}"
-
-
-def test_other_texts_other_keys_and_damaged_signatures_are_refused(keys):
-    signed = signature.sign(TEXT, keys[0])
     with pytest.raises(WorkFailed, match="does not match the bundle"):
         signature.verify(signature.statement(b"{}", b'{"a": 2}'), signed)
     with pytest.raises(WorkFailed, match="not an allowed key"):
-        signature.verify(TEXT, signed, keys[1].with_suffix(".pub"))
+        signature.verify(TEXT, signed, other.with_suffix(".pub"))
     with pytest.raises(WorkFailed, match="does not match the bundle"):
         signature.verify(TEXT, b"nonsense")
 

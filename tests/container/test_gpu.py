@@ -1,9 +1,18 @@
+"""Requests for GPUs: what users write, what an engine is asked for, and a hook that makes a harmless device."""
+
 from __future__ import annotations
+
+import contextlib
+import os
 
 import pytest
 
 from reprokit.container import gpu
-from reprokit.errors import UsageError
+from reprokit.container.execute import execute
+from reprokit.container.lifecycle import ensure_running
+from reprokit.container.settings import RunOptions
+from reprokit.errors import EngineError, UsageError
+from tests.support.other_engine import OtherEngine
 
 CDI = ("nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=GPU-abc", "nvidia.com/gpu=all")
 
@@ -70,3 +79,110 @@ def test_the_engines_refusals_are_told_from_other_errors():
     assert not gpu.refused("port is already allocated")
     assert "Container Toolkit" in gpu.no_gpu_error(gpu.ALL, words).hint
     assert "nvidia-smi" in gpu.no_gpu_error(gpu.ALL, "nvidia-container-cli: initialization error").hint
+
+
+@pytest.fixture
+def bodies(engine, monkeypatch) -> list[dict]:
+    """The bodies of create requests, which reach the engine."""
+    sent: list[dict] = []
+    create = engine.create_container
+    monkeypatch.setattr(engine, "create_container", lambda name, body: sent.append(body) or create(name, body))
+    return sent
+
+
+def _hook(count: int, devices: list[str]) -> list[dict]:
+    return [{"Driver": "", "Count": count, "DeviceIDs": devices, "Capabilities": [["gpu"]], "Options": {}}]
+
+
+@pytest.mark.parametrize(
+    ("gpus", "requests"),
+    [
+        ("all", _hook(-1, [])),
+        ("1", _hook(1, [])),
+        ("device=0,1", _hook(0, ["0", "1"])),
+        ("device=GPU-11-22", _hook(0, ["GPU-11-22"])),
+        ("none", []),
+        ("0", []),
+    ],
+)
+def test_the_request_to_the_engine(engine, bodies, made, monkeypatch, gpus, requests):
+    monkeypatch.setattr("reprokit.host.gpu.gpus", lambda: [])
+    said: list[str] = []
+    # No test machine has GPUs; one that has some passes them.
+    with contextlib.suppress(EngineError):
+        ensure_running(engine, made, RunOptions(gpus=gpus), said.append)
+    body = bodies[0]
+    assert body["HostConfig"]["DeviceRequests"] == requests
+    assert ("NVIDIA_VISIBLE_DEVICES=void" in body["Env"]) == (requests == [])
+    assert any("asks for no GPU" in line for line in said) == (gpus == "0")
+    assert body["HostConfig"].get("Privileged") is None
+
+
+def test_cdi_is_asked_by_device_names(engine, bodies, made, monkeypatch):
+    devices = [{"Source": "cdi", "ID": f"nvidia.com/gpu={i}"} for i in ("0", "1", "all")]
+    info = {**engine.info(), "CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": devices}
+    monkeypatch.setattr(engine, "info", lambda: info)
+    with pytest.raises(EngineError, match="GPUs"):
+        ensure_running(engine, made, RunOptions(gpus="2"))
+    requests = [body["HostConfig"]["DeviceRequests"][0] for body in bodies]
+    cdi, runtime = [(request["Driver"], request["DeviceIDs"], request["Count"]) for request in requests]
+    assert (cdi, runtime) == (("cdi", ["nvidia.com/gpu=0", "nvidia.com/gpu=1"], 0), ("", [], 2))
+
+
+def test_no_gpu_support_is_one_clear_error(made, call):
+    done = call("run", made.recipe.name, "--gpus", "all", "--", "true")
+    assert done.returncode == 3
+    assert "cannot hand GPUs to containers" in done.stderr
+    assert "NVIDIA Container Toolkit" in done.stderr
+
+
+@pytest.mark.parametrize("driver", [False, True])
+def test_a_recipe_that_may_have_a_gpu_goes_on_without(engine, recipe, monkeypatch, driver: bool):
+    monkeypatch.setattr("reprokit.host.gpu.has_device_file", lambda: driver)
+    said: list[str] = []
+    name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), notify=said.append)
+    assert ("continuing without a GPU" in said[-1]) == driver and any("without" in line for line in said)
+    assert execute(engine, name, ["printenv", "NVIDIA_VISIBLE_DEVICES"]).stdout == "void\n"
+
+
+def test_a_recipe_that_needs_a_gpu_does_not(engine, recipe):
+    with pytest.raises(EngineError, match="GPU"):
+        ensure_running(engine, recipe("    requires: {gpu: required}\n"))
+
+
+# As NVIDIA's does it: reads the devices from the container's environment and makes them in its own mount namespace.
+HOOK = """#!/usr/bin/env python3
+import json, pathlib, subprocess, sys
+state = json.load(sys.stdin)
+config = json.loads(pathlib.Path(state["bundle"], "config.json").read_text())
+env = dict(e.split("=", 1) for e in config["process"]["env"])
+pathlib.Path(__file__).with_name("asked").write_text(env.get("NVIDIA_VISIBLE_DEVICES", "-"))
+device = pathlib.Path(config["root"]["path"], "dev", "nvidia0")
+subprocess.run(["nsenter", "-t", str(state["pid"]), "-m", "mknod", "-m", "666", str(device), "c", "1", "3"], check=True)
+"""
+
+
+@pytest.mark.long
+def test_a_device_arrives_through_the_hook(engine, made, short_path, monkeypatch):
+    """On a second engine, whose PATH begins with the hook; it notes what was requested."""
+    hook, requested = short_path / "bin" / "nvidia-container-runtime-hook", short_path / "bin" / "asked"
+    hook.parent.mkdir()
+    hook.write_text(HOOK)
+    hook.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{hook.parent}:{os.environ['PATH']}")
+    other = OtherEngine(short_path, short_path / "data")
+    try:
+        second = other.connect()
+        second.api.load_image(engine.api.get_image(f"reprokit/{made.label}"))
+        said: list[str] = []
+        name = ensure_running(second, made, RunOptions(gpus="device=0,1", network="none"), said.append)
+        assert said[2:] == ["GPUs: device=0,1, through NVIDIA runtime"]
+        assert requested.read_text() == "0,1"
+        written = execute(second, name, ["sh", "-c", "test -c /dev/nvidia0 && echo x > /dev/nvidia0 && echo there"])
+        assert written.stdout == "there\n", written
+        ensure_running(second, made, RunOptions(gpus="none"))
+        assert execute(second, name, ["ls", "/dev/nvidia0"]).exit_code != 0
+        ensure_running(second, made, RunOptions(gpus="all"))
+        assert requested.read_text() == "all"
+    finally:
+        other.stop()
