@@ -1,19 +1,25 @@
-"""Where a bundle is written: the file of an unfinished one, and whether the disk has space for it."""
+"""What an export writes and where: its file and space, layers and services that it excludes, signature, squashfs."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from reprokit.bundle import delta, signature, squashfs
 from reprokit.bundle.export import ExportRequest
 from reprokit.bundle.partial_file import claimed
+from reprokit.bundle.selection import services_left_out
 from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.write import ExportJob, claim, write
-from reprokit.errors import EngineError, UsageError
+from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.oci.model import Layer
+from reprokit.oci.read import EngineImage
+from tests.support.strangers import new_key
 
 MB = 1_000_000
 
@@ -100,3 +106,106 @@ def test_an_export_stops_before_the_disk_is_full(tmp_path: Path, monkeypatch: py
         SpaceEstimate(1000 * MB, tmp_path).measured(copied)(blocks, write)
     assert disk > 300 * MB and error.value.where == str(tmp_path)
     assert error.value.hint.startswith("free ") and error.value.hint.endswith(" there, or write it elsewhere with -o")
+
+
+def _image(*layers: str) -> EngineImage:
+    return EngineImage("x:1", "id", 1, layers, {})
+
+
+def test_layers_on_top_of_the_same_layers_are_excluded():
+    assert delta.excluded_layers([_image("a", "b", "c")], [("a", "b", "d")]) == {"a", "b"}
+    assert delta.excluded_layers([_image("a", "b", "c")], [("b", "c")]) == frozenset()
+    assert delta.excluded_layers([_image("a", "b")], []) == frozenset()
+
+
+def test_a_layer_that_another_image_needs_is_included():
+    assert delta.excluded_layers([_image("a", "b"), _image("c", "b")], [("a", "b")]) == {"a"}
+
+
+def test_an_inventory_is_read_and_other_files_are_refused(tmp_path: Path):
+    inspected = [{"RootFS": {"Type": "layers", "Layers": ["c"]}}, {"RootFS": {"Type": "layers"}}]
+    (tmp_path / "i").write_text(json.dumps(inspected))
+    assert list(delta.of_inventory(tmp_path / "i")) == [("c",), ()]
+    for other in ({"images": []}, [{"Name": "a container"}], ["x"], 1, None):
+        (tmp_path / "i").write_text(json.dumps(other))
+        with pytest.raises(UsageError, match="not an inventory"):
+            list(delta.of_inventory(tmp_path / "i"))
+    with pytest.raises(UsageError, match="cannot be read"):
+        list(delta.of_inventory(tmp_path / "none"))
+
+
+RECIPE = """\
+name: served
+paper: {title: T, venue: V, year: 2020, licence: MIT}
+variants:
+  cpu:
+    base: debian:12
+    services:
+      db: {image: 'postgres:16', ports: [5432]}
+      server: {recipe: 'served:plain', command: [serve], ports: [7000]}
+  plain: {base: debian:12}
+"""
+
+
+def test_each_missing_image_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes" / "served.yaml").write_text(RECIPE)
+    label, own, server = "served:cpu", "reprokit/served:cpu", "reprokit/served:plain"
+    database, other = services_left_out([label], [own], False)
+    assert database == (
+        "without the image of the service db of served:cpu, postgres:16; --with-store adds it, if it is locked"
+    )
+    assert other == "without the image of the service server of served:cpu, served:plain; name served:plain too"
+    assert services_left_out([label], [own, server], False) == [database]
+    assert services_left_out([label], [own], True) == [other]
+    assert services_left_out([label], [own, server], True) == []
+    assert services_left_out(["gone:cpu", "served:gone", "served:plain"], [own], False) == []
+
+
+def fstab(volumes: list[str]) -> tuple[str, list[str]]:
+    """`/etc/fstab` of an image with these volumes, and what was said."""
+    said: list[str] = []
+    files = dict(squashfs.enroot_files({"Volumes": {path: {} for path in volumes}}, said.append))
+    return files["/etc/fstab"].decode(), said
+
+
+def test_a_volume_is_a_line_of_fstab():
+    line = "${ENROOT_ROOTFS}/data/x-1 /data/x-1 none x-create=dir,bind,rw,nosuid,nodev\n"
+    assert fstab(["/data/x-1"]) == (line, [])
+
+
+def test_volumes_that_would_mount_folders_of_the_host_are_excluded():
+    """enroot expands variables in the file, and mounts its lines on the host."""
+    bad = ["/../../home", "/a/../../..", "/x none bind\n${HOME} /root none rbind,rw #", "/with space", "/$HOME", "home"]
+    text, said = fstab([*bad, "/data"])
+    assert text.splitlines() == ["${ENROOT_ROOTFS}/data /data none x-create=dir,bind,rw,nosuid,nodev"]
+    assert len(said) == 1 and all(repr(path) in said[0] for path in bad)
+
+
+TEXT = signature.statement(b"{}", b'{"a": 1}')
+
+
+def test_a_signature_names_its_key_and_fits_no_other_text(tmp_path):
+    key, other = new_key(tmp_path, "one"), new_key(tmp_path, "two")
+    signed = signature.sign(TEXT, key)
+    listed = subprocess.run(["ssh-keygen", "-l", "-f", str(key)], capture_output=True, text=True).stdout
+    fingerprint = listed.split()[1]
+    assert signature.verify(TEXT, signed) == fingerprint
+    public = key.with_suffix(".pub")
+    assert signature.verify(TEXT, signed, public) == fingerprint
+    (tmp_path / "allowed").write_text(f"# ours\nme@lab {public.read_text()}")
+    assert signature.verify(TEXT, signed, tmp_path / "allowed") == f"me@lab {fingerprint}"
+    with pytest.raises(WorkFailed, match="does not match the bundle"):
+        signature.verify(signature.statement(b"{}", b'{"a": 2}'), signed)
+    with pytest.raises(WorkFailed, match="not an allowed key"):
+        signature.verify(TEXT, signed, other.with_suffix(".pub"))
+    with pytest.raises(WorkFailed, match="does not match the bundle"):
+        signature.verify(TEXT, b"nonsense")
+
+
+def test_a_key_that_cannot_sign_is_named(tmp_path):
+    (tmp_path / "key").write_text("nonsense")
+    with pytest.raises(UsageError) as error:
+        signature.sign(TEXT, tmp_path / "key")
+    assert error.value.where == str(tmp_path / "key")

@@ -17,7 +17,7 @@ REFUSED = b"curl: (7) Failed to connect to 127.0.0.1 port 8888: Connection refus
 
 def facts(root: Path, tcp: str, tcp6: str = "", output: bytes = REFUSED, code: int = 1) -> tuple[str, ...]:
     folder = root / "7" / "net"
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "tcp").write_text(HEAD + tcp)
     (folder / "tcp6").write_text(HEAD + tcp6)
     settings = ContainerSettings(ports=(Port("127.0.0.1", 8888, 8888), Port("127.0.0.1", 6006, 6006)))
@@ -32,7 +32,7 @@ LOOPBACK = ("reprokit: port 8888 is published, and a process in the container li
 
 
 @pytest.mark.parametrize(
-    ("tcp", "tcp6", "found"),
+    ("tcp", "tcp6", "expected"),
     [
         ("", "", NOBODY),
         ("   0: 0100007F:22B8 00000000:0000 0A 0\n", "", LOOPBACK),
@@ -43,26 +43,18 @@ LOOPBACK = ("reprokit: port 8888 is published, and a process in the container li
         ("   0: 00000000:1776 00000000:0000 0A 0\n", "", NOBODY),
     ],
 )
-def test_who_listens_on_a_refused_port(tmp_path: Path, tcp: str, tcp6: str, found: tuple[str, ...]):
-    assert facts(tmp_path, tcp, tcp6) == found
+def test_who_listens_on_a_refused_port(tmp_path: Path, tcp: str, tcp6: str, expected: tuple[str, ...]):
+    assert facts(tmp_path, tcp, tcp6) == expected
 
 
-@pytest.mark.parametrize(
-    "output",
-    [b"", b"train.py: error in line 8888\n", b"connection to 10.0.0.1 port 5432 refused\n", b"8888\nrefused\n"],
-)
-def test_a_port_that_nobody_asked_for_is_no_fact(tmp_path: Path, output: bytes):
-    assert facts(tmp_path, "", output=output) == ()
-
-
-def test_much_output_is_searched_in_linear_time(tmp_path: Path):
-    assert facts(tmp_path, "", output=b"x" * 8_000_000 + b" connection refused 8888" + b"y" * 8_000_000) == ()
-
-
-def test_a_success_has_no_facts(tmp_path: Path):
+def test_a_port_that_nobody_asked_for_is_no_fact(tmp_path: Path):
+    much = b"x" * 8_000_000 + b" connection refused 8888" + b"y" * 8_000_000  # searched in linear time
+    line, other = b"train.py: error in line 8888\n", b"connection to 10.0.0.1 port 5432 refused\n"
+    for output in (b"", line, other, b"8888\nrefused\n", much):
+        assert facts(tmp_path, "", output=output) == ()
     assert facts(tmp_path, "", code=0) == ()
 
 
-def test_of_a_container_elsewhere_only_the_exit_code_is_known(tmp_path: Path):
+def test_of_a_container_elsewhere_only_the_exit_code_is_reported(tmp_path: Path):
     with KernelWatch(0, tmp_path) as kernel:
         assert Evidence("gnn", {}, kernel, tmp_path).facts(137, REFUSED) == ("reprokit: exit code 137 (SIGKILL)",)
