@@ -121,6 +121,7 @@ def test_an_interrupted_load_is_resumed(there, load, tmp_path, monkeypatch):
     assert layers(there, X) == 3 and not there.images([f"{loader.LOADING}={image.id}"])
 
 
+@pytest.mark.engine
 @pytest.mark.long
 def test_a_full_disk_is_reported_before_loading(reprokit, tmp_path, short_path, monkeypatch):
     """Nothing is loaded into an engine whose disk is too small."""

@@ -17,28 +17,16 @@ from tests.support.other_engine import OtherEngine
 CDI = ("nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=GPU-abc", "nvidia.com/gpu=all")
 
 
-@pytest.mark.parametrize(
-    ("text", "request_"),
-    [
-        ("all", gpu.ALL),
-        ("none", gpu.NONE),
-        ("0", gpu.NONE),
-        ("2", gpu.GpuRequest(2)),
-        ("device=0,1", gpu.GpuRequest(devices=("0", "1"))),
-        ("device=GPU-1a-2b", gpu.GpuRequest(devices=("GPU-1a-2b",))),
-        ("device=MIG-1a", gpu.GpuRequest(devices=("MIG-1a",))),
-        ('"device=0,1"', gpu.GpuRequest(devices=("0", "1"))),
-    ],
-)
-def test_what_users_write(text, request_):
-    assert gpu.parse_gpus(text) == request_
-    assert gpu.parse_gpus(str(request_)) == request_
-
-
-@pytest.mark.parametrize("text", ["", "any", "-1", "1.5", "device=", "device=0,", "device=0,0", "0,1", "device=a b"])
-def test_what_is_no_choice(text):
-    with pytest.raises(UsageError):
-        gpu.parse_gpus(text)
+def test_what_users_write():
+    two = gpu.GpuRequest(devices=("0", "1"))
+    requests = {"all": gpu.ALL, "none": gpu.NONE, "0": gpu.NONE, "2": gpu.GpuRequest(2), "device=0,1": two}
+    requests |= {f"device={name}": gpu.GpuRequest(devices=(name,)) for name in ("GPU-1a-2b", "MIG-1a")}
+    for text, request in (requests | {'"device=0,1"': two}).items():
+        assert gpu.parse_gpus(text) == request
+        assert gpu.parse_gpus(str(request)) == request
+    for text in ("", "any", "-1", "1.5", "device=", "device=0,", "device=0,0", "0,1", "device=a b"):
+        with pytest.raises(UsageError):
+            gpu.parse_gpus(text)
 
 
 def _ids(text: str) -> list[str]:
@@ -55,12 +43,9 @@ def test_cdi_comes_first_and_names_devices():
     assert _ids("1") == ["nvidia.com/gpu=0"]
     assert _ids("2") == ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]
     assert _ids("device=1,GPU-abc") == ["nvidia.com/gpu=1", "nvidia.com/gpu=GPU-abc"]
-
-
-@pytest.mark.parametrize("text", ["3", "device=4"])
-def test_cdi_refuses_what_it_does_not_know(text):
-    with pytest.raises(UsageError):
-        gpu.ladder(gpu.parse_gpus(text), CDI)
+    for text in ("3", "device=4"):
+        with pytest.raises(UsageError):
+            _ids(text)
 
 
 def test_the_runtime_is_asked_by_capability():
@@ -90,32 +75,17 @@ def bodies(engine, monkeypatch) -> list[dict]:
     return sent
 
 
-def _hook(count: int, devices: list[str]) -> list[dict]:
-    return [{"Driver": "", "Count": count, "DeviceIDs": devices, "Capabilities": [["gpu"]], "Options": {}}]
-
-
-@pytest.mark.parametrize(
-    ("gpus", "requests"),
-    [
-        ("all", _hook(-1, [])),
-        ("1", _hook(1, [])),
-        ("device=0,1", _hook(0, ["0", "1"])),
-        ("device=GPU-11-22", _hook(0, ["GPU-11-22"])),
-        ("none", []),
-        ("0", []),
-    ],
-)
-def test_the_request_to_the_engine(engine, bodies, made, monkeypatch, gpus, requests):
+@pytest.mark.parametrize("gpus", ["device=0,1", "0"])
+def test_the_request_to_the_engine(engine, bodies, made, monkeypatch, gpus):
     monkeypatch.setattr("reprokit.host.gpu.gpus", lambda: [])
     said: list[str] = []
     # No test machine has GPUs; one that has some passes them.
     with contextlib.suppress(EngineError):
         ensure_running(engine, made, RunOptions(gpus=gpus), said.append)
-    body = bodies[0]
-    assert body["HostConfig"]["DeviceRequests"] == requests
-    assert ("NVIDIA_VISIBLE_DEVICES=void" in body["Env"]) == (requests == [])
+    request = {"Driver": "", "Count": 0, "DeviceIDs": ["0", "1"], "Capabilities": [["gpu"]], "Options": {}}
+    assert bodies[0]["HostConfig"]["DeviceRequests"] == [request] * (gpus != "0")
+    assert ("NVIDIA_VISIBLE_DEVICES=void" in bodies[0]["Env"]) == (gpus == "0")
     assert any("asks for no GPU" in line for line in said) == (gpus == "0")
-    assert body["HostConfig"].get("Privileged") is None
 
 
 def test_cdi_is_asked_by_device_names(engine, bodies, made, monkeypatch):

@@ -5,16 +5,12 @@ from __future__ import annotations
 import io
 import os
 
-import pytest
-
 from reprokit.container import names
 from reprokit.container.leftovers import leftovers, remove
 from reprokit.image import made
 from tests.support.builds import root_file_system
 from tests.support.images import tar_of
 from tests.support.names import unique
-
-pytestmark = pytest.mark.engine
 
 
 def test_a_stopped_container_of_an_earlier_build(engine, tmp_path, monkeypatch):
@@ -29,14 +25,14 @@ def test_a_stopped_container_of_an_earlier_build(engine, tmp_path, monkeypatch):
         # Anyone can copy the labels: the image's ID decides.
         assert not [each for each in leftovers(engine) if each.id == container]
         made.record(engine, old, "image", f"{recipe}:v")
-        (found,) = leftovers(engine)
-        assert found.id == container and found.why == "stopped, and its image was rebuilt"
+        (leftover,) = leftovers(engine)
+        assert leftover.id == container and leftover.why == "stopped, and its image was rebuilt"
         engine.start(container)
-        assert leftovers(engine) == [] and not remove(engine, found)
+        assert leftovers(engine) == [] and not remove(engine, leftover)
         engine.stop(container, timeout_s=0)
         engine.tag(old, f"reprokit/{recipe}", "v")
         assert leftovers(engine) == [], "the image is the present one"
-        assert remove(engine, found) and engine.container(name) is None
+        assert remove(engine, leftover) and engine.container(name) is None
     finally:
         if engine.container(name):
             engine.remove(name, force=True)

@@ -72,6 +72,7 @@ def test_an_unknown_host_key_is_refused(nodes):
         (nodes.folder / "aside").rename(nodes.folder / "known_hosts")
 
 
+@pytest.mark.slow
 def test_what_ssh_says_at_its_end_is_read(monkeypatch, tmp_path):
     """We look for output and find none; ssh writes its error and ends; then we see that it has ended."""
     ssh = tmp_path / "ssh"

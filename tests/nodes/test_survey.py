@@ -104,6 +104,7 @@ def test_no_node_answers_or_is_configured(nodes: Cluster):
     assert done.returncode == 2 and "nodes:" in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_a_node_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\ntouch "$0-asked"\nexec sleep 9999\n')  # ssh itself gives up after a while
