@@ -76,9 +76,7 @@ def test_a_recipe_is_not_put_where_others_find_blocks_or_locks(name: str):
 
 
 @pytest.mark.slow
-def test_a_bundle_of_inputs_brings_all_files_and_the_recipe_renders_there(
-    folder: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_bundle_of_inputs_brings_all_files_and_the_recipe_renders_there(folder, store, tmp_path, monkeypatch):
     export_inputs(["x:v"], tmp_path / "x.rkit", store)
     with opened(tmp_path / "x.rkit") as bundle:
         assert {file.path: file.content for file in bundle.metadata.beside} == FILES

@@ -9,13 +9,10 @@ import json
 import os
 import re
 import subprocess
-import threading
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -23,8 +20,11 @@ import pytest
 from reprokit.engine import Engine
 from reprokit.nodes.image_reference import parse
 from reprokit.nodes.registry_client import remote_image
+from reprokit.oci.layout import manifest_of
 from reprokit.oci.loader import LOADING
+from reprokit.oci.model import digest_of
 from tests.support.engines import NewDocker
+from tests.support.file_server import Behaviour, Server, status, whole
 from tests.support.images import noise, tar_of
 from tests.support.made import Made, tar
 from tests.support.ports import free_port
@@ -213,52 +213,26 @@ def test_an_index_of_several_architectures(engine: Engine, registry: Registry, n
     assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
 
 
-class Tokens(BaseHTTPRequestHandler):
-    """A proxy before a registry that requires a token, for which it requires the credentials of USER."""
+def test_a_registry_with_tokens(engine: Engine, place: Path, no_proxies: None):
+    (image,) = Made.of({"x:1": [tar_of({"a": b"1"})]}).images
+    manifest, server = manifest_of(image), Server()
+    host, login = f"127.0.0.1:{server.port}", "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
 
-    registry = ""
+    def behaves(content: bytes, authorization: str, **headers: str) -> Behaviour:
+        allowed, refused = whole(content), status(401, **headers)
+        return lambda request: (allowed if request.headers.get("authorization") == authorization else refused)(request)
 
-    def do_GET(self) -> None:
-        login = "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
-        authorization = self.headers.get("Authorization")
-        if self.path.startswith("/token?service=here&scope=repository%3A"):
-            self._answer(200 if authorization == login else 401, b'{"token": "good"}')
-        elif authorization != "Bearer good":
-            challenge = f'Bearer realm="http://{self.headers["Host"]}/token",service="here",scope="repository:x:pull"'
-            self._answer(401, b"{}", challenge)
-        else:
-            accepted = {"Accept": self.headers["Accept"]}
-            request = urllib.request.Request(f"http://{self.registry}{self.path}", headers=accepted)
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request) as answer:
-                self._answer(200, answer.read())
-
-    def _answer(self, status: int, body: bytes, challenge: str = "") -> None:
-        self.send_response(status)
-        if challenge:
-            self.send_header("WWW-Authenticate", challenge)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *words: object) -> None:
-        pass
-
-
-def test_a_registry_with_tokens(registry: Registry, name: str, place: Path, publish):
-    made, reference = publish()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Before", (Tokens,), {"registry": registry.host}))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    host = f"127.0.0.1:{server.server_port}"
-    try:
-        images = []
-        for password in (None, "wrong", PASSWORD):
-            credentials(place, host, password)
-            images.append(remote_image(Engine.connect(), parse(f"{host}/{name}:cpu"), reference.partition("@")[2]))
-    finally:
-        server.shutdown()
-    assert images[:2] == [None, None]
-    assert images[2] and images[2].labels["reprokit.recipe"] == name and len(images[2].layers) == 1
-    assert f"sha256:{hashlib.sha256(images[2].config).hexdigest()}" == made
+    challenge = f'Bearer realm="http://{host}/token",service="here",scope="repository:x:pull"'
+    for kind, content in (("manifests", manifest), ("blobs", image.config)):
+        path = f"/v2/x/{kind}/{digest_of(content)}"
+        server.url(path, behaves(content, "Bearer good", WWW_Authenticate=challenge))
+    server.url("/token?service=here&scope=repository%3Ax%3Apull", behaves(b'{"token": "good"}', login))
+    for password in (None, "wrong", PASSWORD):
+        credentials(place, host, password)
+        seen = remote_image(Engine.connect(), parse(f"{host}/x:cpu"), digest_of(manifest))
+        assert (seen is not None) == (password == PASSWORD)
+    assert seen and seen.config == image.config and len(seen.layers) == 1
+    server.close()
 
 
 def test_a_killed_pull_resumes_after_complete_layers(engine: Engine, registry: Registry, name: str, call: Call):
@@ -293,9 +267,7 @@ def test_a_killed_pull_resumes_after_complete_layers(engine: Engine, registry: R
 @pytest.mark.engine
 @pytest.mark.long
 @pytest.mark.parametrize("present", [3, 1], ids=["all layers", "the first"])
-def test_blobs_that_a_containerd_store_does_not_pull_come_from_the_registry(
-    debian: Path, short_path: Path, tmp_path: Path, present: int
-):
+def test_blobs_that_a_containerd_store_lacks_come_from_the_registry(debian, short_path, tmp_path, present: int):
     """The store has layers of the image, unpacked from blobs of another compression."""
     image = "reprokit/paper:cpu"
     layers = [tar_of({f"bin/{seed}": noise(100_000, seed)}) for seed in range(3)]

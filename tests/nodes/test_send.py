@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.images import Images, noise
+from tests.support.machine import Machine
 from tests.support.processes import send_when_asleep
 from tests.support.send_kills import VICTIMS, image, kill_and_repeat
 from tests.support.sender import MB, Sender, arrived, incompressible, same
@@ -38,6 +40,15 @@ def large(images: Images) -> str:
 def below(images: Images, name: str) -> str:
     """The image that it was made on."""
     return images.names[images.names.index(name) - 1]
+
+
+@contextlib.contextmanager
+def halfway(user: Sender, image: str, node: Machine, *others: str) -> Iterator[subprocess.Popen[str]]:
+    """A sender of which the node has half of `large`; the network lets hardly any more through meanwhile."""
+    with node.stalling(HALF):
+        process = user.start(image, node.login, *others)
+        wait_for(lambda: arrived(node) > MOST_OF_HALF)
+        yield process
 
 
 @pytest.fixture
@@ -114,9 +125,7 @@ def test_a_name_on_a_node_moves_only_with_replace(nodes, user, images, small):
 def test_a_broken_session_is_resumed(nodes, user, images, large):
     node = nodes["node1"]
     before = node.sent_to()
-    with node.stalling(HALF):
-        process = user.start(large, node.login)
-        wait_for(lambda: arrived(node) > MOST_OF_HALF)
+    with halfway(user, large, node) as process:
         assert node.kill("root@notty")
     _, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
@@ -127,9 +136,7 @@ def test_a_broken_session_is_resumed(nodes, user, images, large):
 
 def test_an_interrupted_sender_leaves_a_partial_blob_that_is_sent_again_if_damaged(nodes, user, images, large):
     node = nodes["node2"]
-    with node.stalling(HALF):
-        process = user.start(large, node.login)
-        wait_for(lambda: arrived(node) > MOST_OF_HALF)
+    with halfway(user, large, node) as process:
         send_when_asleep(process.pid)
         _, err = process.communicate(timeout=200)
     assert (process.returncode, err.splitlines()[-1]) == (130, "interrupted: the same command continues")
@@ -150,9 +157,7 @@ def test_a_transfer_is_resumed_after_a_network_failure(nodes, user, images, larg
     """The node's own processes do not notice the failure and still wait for input."""
     cut, other = nodes["node1"], nodes["node2"]
     before = cut.sent_to()
-    with cut.stalling(HALF):
-        process = user.start(large, cut.login, other.login)
-        wait_for(lambda: arrived(cut) > MOST_OF_HALF)
+    with halfway(user, large, cut, other.login) as process:
         cut.cut()
     try:
         assert any("retrying" in line for line in process.stderr)
@@ -162,25 +167,6 @@ def test_a_transfer_is_resumed_after_a_network_failure(nodes, user, images, larg
     assert process.returncode == 0, err
     assert cut.sent_to() - before < MOST
     assert same(images, large, cut) and same(images, large, other)
-
-
-@pytest.mark.long
-def test_after_an_engine_is_killed_nothing_is_sent_again(nodes, user, images, large):
-    node = nodes["node2"]
-    with node.stalling(HALF):
-        process = user.start(large, node.login)
-        wait_for(lambda: arrived(node) > MOST_OF_HALF)
-        assert node.kill("dockerd", signal.SIGSTOP)  # so that it cannot have loaded the image when it is killed
-    wait_for(lambda: node.pids("docker\0load"))
-    assert node.kill("dockerd")
-    _, err = process.communicate(timeout=200)
-    assert process.returncode == 3, err
-    node.start_engine()
-    assert node.engine().api.images() == []
-    before = node.sent_to()
-    assert user.send(large, node.login).returncode == 0
-    assert node.sent_to() - before < MB // 10
-    assert same(images, large, node)
 
 
 @pytest.mark.long
