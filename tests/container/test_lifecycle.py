@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import socket
@@ -12,13 +13,18 @@ import pytest
 from reprokit.bench.container import own_container
 from reprokit.commands.smoke import fresh_container
 from reprokit.container import lifecycle, names
+from reprokit.container.leftovers import leftovers
+from reprokit.container.leftovers import remove as remove_leftover
 from reprokit.container.lifecycle import ensure_running, remove, stop, usual_name
 from reprokit.container.settings import ContainerSettings, Port, RunOptions, to_label
 from reprokit.errors import UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate
+from reprokit.image import made
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
+from tests.support.builds import root_file_system
+from tests.support.images import tar_of
 from tests.support.names import unique
 from tests.support.ports import free_port
 
@@ -185,3 +191,30 @@ def test_a_machine_that_is_too_small_is_an_error(recipe, call):
     for command, hint in ((["run", name, "--", "true"], "`reprokit shell` opens"), (["build", name], "with --force")):
         done = call(*command)
         assert done.returncode == 3 and "host.memory=" in done.stderr and hint in done.stderr
+
+
+def test_a_stopped_container_of_an_earlier_build(engine, tmp_path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    recipe, name = unique("old"), unique("old")
+    old = engine.import_image(io.BytesIO(root_file_system()), recipe, "old", [])
+    new = engine.import_image(io.BytesIO(tar_of({"x": b"new"})), f"reprokit/{recipe}", "v", [])
+    labels = {names.NAME: name, names.RECIPE: recipe, names.VARIANT: "v", names.IMAGE: old}
+    body = {"Image": old, "Cmd": ["/bin/sleep", "60"], "Labels": {**labels, names.OWNER: str(os.getuid())}}
+    container = engine.create_container(name, body)
+    try:
+        # Anyone can copy the labels: the image's ID decides.
+        assert not [each for each in leftovers(engine) if each.id == container]
+        made.record(engine, old, "image", f"{recipe}:v")
+        (leftover,) = leftovers(engine)
+        assert leftover.id == container and leftover.why == "stopped, and its image was rebuilt"
+        engine.start(container)
+        assert leftovers(engine) == [] and not remove_leftover(engine, leftover)
+        engine.stop(container, timeout_s=0)
+        engine.tag(old, f"reprokit/{recipe}", "v")
+        assert leftovers(engine) == [], "the image is the present one"
+        assert remove_leftover(engine, leftover) and engine.container(name) is None
+    finally:
+        if engine.container(name):
+            engine.remove(name, force=True)
+        for image in (old, new):
+            engine.remove_image(image, force=True)

@@ -1,4 +1,4 @@
-"""Connections to nodes through real sshds."""
+"""Connections to nodes through real sshds, and the addresses of engines that ssh forwards."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.config import find
+from reprokit.nodes.forward import engine_behind
 from reprokit.nodes.inventory import SCRIPT, inventory, parse
 from reprokit.nodes.ssh import SshConnection
 from tests.support.waiting import wait_for
@@ -121,3 +123,22 @@ def test_an_image_that_is_removed_while_it_is_listed(engine, tmp_path):
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
     assert parse(done.stdout, "here").images == ()
+
+
+# An ssh that is not there: it is started for addresses that are forwarded.
+CONNECTION = SimpleNamespace(control=("/nowhere/ssh",), node=SimpleNamespace(name="lab"))
+
+
+def forwarded(address: str) -> None:
+    with engine_behind(CONNECTION, None, address):
+        pass
+
+
+def test_only_an_address_that_ssh_reads_as_it_is_is_forwarded():
+    sockets = ["unix:///tmp/${TOKEN}", "unix:///tmp/%h", "unix:///a:b", "unix:///a b"]
+    for address in [*sockets, "tcp://${TOKEN}:1", "tcp://h:1:2", "ssh://h"]:
+        with pytest.raises(EngineError, match="cannot forward an engine at"):
+            forwarded(address)
+    for address in ("unix:///run/user/1000/docker.sock", "tcp://10.0.0.1:2375", "tcp://[::1]:2375/"):
+        with pytest.raises(FileNotFoundError):
+            forwarded(address)
