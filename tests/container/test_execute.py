@@ -1,4 +1,4 @@
-"""Commands in a container: what they get, what comes back, what a failure reports, and that none outlives its caller."""
+"""Commands in a container: what they get, what comes back, what a failure reports; none outlives its caller."""
 
 from __future__ import annotations
 
