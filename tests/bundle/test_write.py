@@ -44,15 +44,13 @@ def test_a_target_without_a_name_is_refused(form):
             ExportRequest(names=["x"], form=form).check(Path(target))
 
 
-def test_the_file_of_a_killed_process_is_kept(tmp_path: Path):
+def test_the_file_of_a_killed_process_is_kept_and_two_processes_wait_for_each_other(tmp_path: Path):
     (tmp_path / "partial").write_bytes(b"left")
     with claimed(tmp_path / "partial", pytest.fail) as file:
         assert file.read() == b"left"
         file.write(b" and more")
     assert (tmp_path / "partial").read_bytes() == b"left and more"
-
-
-def test_two_processes_wait_for_each_other(tmp_path: Path):
+    (tmp_path / "partial").unlink()
     said: list[str] = []
 
     def renamed(line: str) -> None:
@@ -65,26 +63,25 @@ def test_two_processes_wait_for_each_other(tmp_path: Path):
     assert len(said) == 1
 
 
-@pytest.mark.parametrize("plant", [os.symlink, os.link, lambda _, partial: os.mkfifo(partial)])
-def test_a_planted_link_or_pipe_is_refused(tmp_path: Path, plant):
-    mine = tmp_path / "profile"
+def test_a_planted_link_or_pipe_is_refused(tmp_path: Path):
+    mine, partial = tmp_path / "profile", tmp_path / "partial"
     mine.write_bytes(b"mine")
-    plant(mine, tmp_path / "partial")
-    with pytest.raises(OSError):
-        claimed(tmp_path / "partial", pytest.fail)
-    assert mine.read_bytes() == b"mine"
+    for plant in (partial.symlink_to, partial.hardlink_to, lambda target: os.mkfifo(partial)):
+        plant(mine)
+        with pytest.raises(OSError):
+            claimed(partial, pytest.fail)
+        assert mine.read_bytes() == b"mine"
+        partial.unlink()
 
 
 def test_before_the_first_layer_an_image_is_taken_to_shrink_to_a_third(tmp_path: Path):
     # Measured: the bundle of this image had 78 MB.
     assert 78 * MB < SpaceEstimate(240 * MB, tmp_path).needed(0, 0) < 90 * MB
     assert SpaceEstimate(240 * MB, tmp_path, copied=True).needed(40 * MB, 40 * MB) == 200 * MB
-
-
-@pytest.mark.parametrize("ratio", [0.25, 0.5, 1.0])
-def test_the_layers_that_are_packed_correct_the_estimate(tmp_path: Path, ratio: float):
+    # The layers that are packed correct the estimate.
     estimate = SpaceEstimate(1000 * MB, tmp_path)
-    assert 500 * ratio * MB < estimate.needed(500 * MB, int(500 * ratio * MB)) < 600 * max(ratio, 0.3) * MB
+    for ratio in (0.25, 0.5, 1.0):
+        assert 500 * ratio * MB < estimate.needed(500 * MB, int(500 * ratio * MB)) < 600 * max(ratio, 0.3) * MB
     assert estimate.needed(1000 * MB, 1) == estimate.needed(1001 * MB, 1) == 0
 
 
@@ -112,13 +109,10 @@ def _image(*layers: str) -> EngineImage:
     return EngineImage("x:1", "id", 1, layers, {})
 
 
-def test_layers_on_top_of_the_same_layers_are_excluded():
+def test_layers_on_top_of_the_same_layers_are_excluded_unless_another_image_needs_them():
     assert delta.excluded_layers([_image("a", "b", "c")], [("a", "b", "d")]) == {"a", "b"}
     assert delta.excluded_layers([_image("a", "b", "c")], [("b", "c")]) == frozenset()
     assert delta.excluded_layers([_image("a", "b")], []) == frozenset()
-
-
-def test_a_layer_that_another_image_needs_is_included():
     assert delta.excluded_layers([_image("a", "b"), _image("c", "b")], [("a", "b")]) == {"a"}
 
 
@@ -170,17 +164,13 @@ def fstab(volumes: list[str]) -> tuple[str, list[str]]:
     return files["/etc/fstab"].decode(), said
 
 
-def test_a_volume_is_a_line_of_fstab():
-    line = "${ENROOT_ROOTFS}/data/x-1 /data/x-1 none x-create=dir,bind,rw,nosuid,nodev\n"
-    assert fstab(["/data/x-1"]) == (line, [])
-
-
-def test_volumes_that_would_mount_folders_of_the_host_are_excluded():
+def test_volumes_are_lines_of_fstab_unless_they_would_mount_folders_of_the_host():
     """enroot expands variables in the file, and mounts its lines on the host."""
     bad = ["/../../home", "/a/../../..", "/x none bind\n${HOME} /root none rbind,rw #", "/with space", "/$HOME", "home"]
-    text, said = fstab([*bad, "/data"])
-    assert text.splitlines() == ["${ENROOT_ROOTFS}/data /data none x-create=dir,bind,rw,nosuid,nodev"]
-    assert len(said) == 1 and all(repr(path) in said[0] for path in bad)
+    line = "${ENROOT_ROOTFS}/data/x-1 /data/x-1 none x-create=dir,bind,rw,nosuid,nodev\n"
+    assert fstab(["/data/x-1"]) == (line, [])
+    text, said = fstab([*bad, "/data/x-1"])
+    assert text == line and len(said) == 1 and all(repr(path) in said[0] for path in bad)
 
 
 TEXT = signature.statement(b"{}", b'{"a": 1}')
