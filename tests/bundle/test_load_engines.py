@@ -60,11 +60,13 @@ def there(served):
     """The engine; images that a test loads are removed after it."""
     engine = served.connect()
     yield engine
-    for image in engine.images(["reprokit-test=made", f"worker={WORKER}"]):
-        for name in [*(image.get("RepoTags") or []), image["Id"]]:
+    for name in (X, Y):
+        if engine.image(name):
+            engine.remove_image(name, force=True)
+    for image in engine.images(["reprokit-test=made"]):
+        if image["Labels"]["worker"] == WORKER:
             with contextlib.suppress(ReprokitError):
-                engine.remove_image(name, force=True)
-    assert not engine.image(X) and not engine.image(Y)
+                engine.remove_image(image["Id"], force=True)
 
 
 @pytest.fixture
