@@ -5,23 +5,25 @@ from __future__ import annotations
 import io
 import json
 import os
-import subprocess
 import tarfile
-from contextlib import ExitStack
+from collections import Counter
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
 
 import pytest
 
+from reprokit.bundle.load import checked
+from reprokit.bundle.model import METADATA
+from reprokit.errors import UsageError
 from reprokit.oci.loader import LOADING
+from reprokit.oci.model import DOCKER_MANIFEST, INDEX, OCI_LAYOUT
 from reprokit.recipe.start import starting_recipe
+from tests.support import made as making
+from tests.support.damage import ALL, spoilt
 from tests.support.images import noise, tar_of
-from tests.support.made import Made
+from tests.support.made import Made, tar
 from tests.support.names import unique
-from tests.support.other_engine import OtherEngine
-from tests.support.privileges import need_root
-from tests.support.strangers import entry, workspace
-from tests.support.verbs import run_verb
-
-pytestmark = pytest.mark.engine
+from tests.support.strangers import entry, new_key, signed, workspace
 
 LAYERS = [tar_of({f"bin/{name}": noise(50_000, seed)}) for seed, name in enumerate("ab")]
 
@@ -35,40 +37,29 @@ def name(engine, images):
         engine.remove_image(images.names[-1], force=True)
 
 
-def with_smi(tmp_path, monkeypatch, line: str) -> None:
-    """A host whose nvidia-smi prints `line`: name, driver, compute capability."""
-    smi = tmp_path / "bin" / "nvidia-smi"
-    smi.parent.mkdir()
-    smi.write_text(f"#!/bin/sh\necho '{line}'\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{smi.parent}:{os.environ['PATH']}")
-
-
 def test_a_driver_that_is_too_old_is_reported_first(reprokit, engine, name, tmp_path, monkeypatch):
-    with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 450.80.02, 8.0")
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text("#!/bin/sh\necho 'NVIDIA A100-SXM4-80GB, 450.80.02, 8.0'\n")
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
     said = reprokit("load", path, code=1)
-    checked = reprokit("check", "--pins", "cuda=12.1", "--driver", "450.80.02", code=1)
+    answer = reprokit("check", "--pins", "cuda=12.1", "--driver", "450.80.02", code=1)
     reason = said.partition("driver=450.80.02: ")[2].partition(" (nearest")[0].splitlines()[0]
-    assert len(reason) > 20 and reason in " ".join(checked.split()) and "--force" in said
+    assert len(reason) > 20 and reason in " ".join(answer.split()) and "--force" in said
     assert engine.image(name) is None
-    assert f"loaded {name}" in reprokit("load", path, "--force")
 
+    def as_json(*options: str) -> dict:
+        return json.JSONDecoder().raw_decode(reprokit("load", path, "--json", *options))[0]
 
-def test_a_driver_that_is_new_enough_is_not_mentioned(reprokit, name, tmp_path, monkeypatch):
-    with_smi(tmp_path, monkeypatch, "NVIDIA A100-SXM4-80GB, 550.54.14, 8.0")
-    path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
+    assert as_json("--force") == {"loaded": [name], "present": []}
+    smi.write_text("#!/bin/sh\necho 'NVIDIA A100-SXM4-80GB, 550.54.14, 8.0'\n")
+    assert as_json() == {"loaded": [], "present": [name]}
+    engine.remove_image(name, force=True)
     assert reprokit("load", path) == f"loaded {name}\nx.rkit is not signed: its maker is unknown\n"
 
 
-def test_as_json(home, name, tmp_path):
-    path = Made.of({name: LAYERS}).write(tmp_path / "x.rkit")
-    for expected in ({"loaded": [name], "present": []}, {"loaded": [], "present": [name]}):
-        done = run_verb("load", path, "--json", cwd=tmp_path, env={"REPROKIT_HOME": str(home)})
-        assert json.loads(done.stdout) == expected, done.stderr
-
-
-def test_damage_is_found_before_the_engine_is_asked(reprokit, tmp_path, name, monkeypatch):
+def test_damage_is_reported_before_the_engine_is_asked(reprokit, tmp_path, name, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/d.sock")
     path = Made.of({name: LAYERS}).write(tmp_path / "x.rkit")
     reprokit("load", path, code=3)
@@ -120,9 +111,8 @@ def test_a_workspace_is_unpacked_unless_one_exists(reprokit, tmp_path, name, hom
     assert "is present already" in reprokit("load", path) and (folder / "src/a.py").read_text() == "mine"
 
 
-@pytest.mark.parametrize(
-    "inside",
-    [
+def test_a_workspace_that_would_leave_its_folder_is_refused(reprokit, engine, tmp_path, name, home):
+    for inside in (
         [(entry("../x"), b"x")],
         [(entry("/tmp/reprokit-test-escaped"), b"x")],
         [(entry("a", tarfile.SYMTYPE, "."), b""), (entry("a/x"), b"x")],
@@ -130,52 +120,81 @@ def test_a_workspace_is_unpacked_unless_one_exists(reprokit, tmp_path, name, hom
         [(entry("x"), b"x"), (entry("x"), b"y")],
         [(entry("x"), b"x"), (entry("y", tarfile.LNKTYPE, "x"), b"")],
         [(entry("fifo", tarfile.FIFOTYPE), b"")],
-    ],
-)
-def test_a_workspace_that_would_leave_its_folder_is_refused(reprokit, engine, tmp_path, name, home, inside):
-    path = workspace(Made.of({name: LAYERS}), inside).write(tmp_path / "x.rkit")
-    reprokit("load", path, code=2)
-    assert engine.image(name) is None
-    assert not [p for p in (home / "workspaces").rglob("*")]
+    ):
+        reprokit("load", workspace(Made.of({name: LAYERS}), inside).write(tmp_path / "x.rkit"), code=2)
+        assert engine.image(name) is None
+        assert not [*(home / "workspaces").rglob("*")]
 
 
-def test_a_signature_is_checked_and_can_be_required(reprokit, images, base, tmp_path):
-    for key in ("mine", "other"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / key)], check=True)
-    signed, plain = tmp_path / "signed.rkit", tmp_path / "plain.rkit"
-    reprokit("export", base, "-o", signed, "--sign", tmp_path / "mine")
-    reprokit("export", base, "-o", plain)
-    assert "is signed by SHA256:" in reprokit("load", signed)
-    assert "SHA256:" in reprokit("inspect", signed)
-    reprokit("load", signed, "--signed-by", tmp_path / "mine.pub")
-    assert "not an allowed key" in reprokit("load", signed, "--signed-by", tmp_path / "other.pub", code=1)
-    assert "not signed" in reprokit("load", plain, "--signed-by", tmp_path / "mine.pub", code=1)
+def test_a_signature_is_checked_and_can_be_required(reprokit, name, tmp_path):
+    mine, other = new_key(tmp_path, "mine"), new_key(tmp_path, "other")
+    made, by_me = Made.of({name: LAYERS}), tmp_path / "signed.rkit"
+    plain = made.write(tmp_path / "plain.rkit")
+    by_me.write_bytes(signed(made, mine))
+    assert "is signed by SHA256:" in reprokit("load", by_me)
+    assert "SHA256:" in reprokit("inspect", by_me)
+    reprokit("load", by_me, "--signed-by", mine.with_suffix(".pub"))
+    assert "not an allowed key" in reprokit("load", by_me, "--signed-by", other.with_suffix(".pub"), code=1)
+    assert "not signed" in reprokit("load", plain, "--signed-by", mine.with_suffix(".pub"), code=1)
 
 
-def test_an_exported_image_is_loaded_again(reprokit, engine, images, two, tmp_path):
+def test_an_exported_image_is_loaded_again(reprokit, engine, two, tmp_path):
     out = tmp_path / "x.rkit"
     reprokit("export", *two, "-o", out)
     before = [engine.image(name) for name in two]
     for name in two:
         engine.remove_image(name, force=True)
     assert reprokit("load", out).count("loaded") == 2
-    after = [engine.image(name) for name in two]
-    assert [image["Id"] for image in before] == [image["Id"] for image in after]
+    assert [image["Id"] for image in before] == [engine.image(name)["Id"] for name in two]
 
 
-def test_a_full_disk_is_reported_before_loading(reprokit, tmp_path, short_path, name, monkeypatch):
-    """Nothing is loaded into an engine whose disk is too small."""
-    need_root()
-    data = short_path / "data"
-    data.mkdir()
+def bundle() -> Made:
+    a, b, c = (tar_of({f"bin/{name}": noise(20_000, seed)}) for seed, name in enumerate("abc"))
+    return Made.of({"reprokit-test-damaged/x:1": [a, b, c], "reprokit-test-damaged/y:1": [a, c]})
+
+
+def refusal(path: Path) -> UsageError | None:
     with ExitStack() as stack:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(data)], check=True)
-        stack.callback(subprocess.run, ["umount", "-l", str(data)], check=True)
-        engine = OtherEngine(short_path, data)
-        stack.callback(engine.process.wait)
-        stack.callback(engine.process.kill)
-        monkeypatch.setenv("DOCKER_HOST", engine.address)
-        path = Made.of({name: [tar_of({"zeros": bytes(40 << 20)})]}).write(tmp_path / "x.rkit")
-        said = reprokit("load", path, code=3)
-        assert "not enough disk space" in said and str(data) in said and "hint: " in said
-        assert not engine.connect().images([])
+        try:
+            checked([path], stack, lambda path: nullcontext(lambda done, total: None))
+        except UsageError as error:
+            return error
+    return None
+
+
+def test_a_config_that_engines_read_differently_is_refused(tmp_path, monkeypatch):
+    assert refusal(bundle().write(tmp_path / "x.rkit")) is None  # control
+    plain = making.config_of
+    monkeypatch.setattr(making, "config_of", lambda *args: plain(*args)[:-1] + b', "Config": {"Entrypoint": ["/x"]}}')
+    error = refusal(bundle().write(tmp_path / "x.rkit"))
+    assert error and "readers understand the key 'config' of its config differently" in error.message
+
+
+@pytest.mark.slow
+def test_every_damaged_bundle_is_refused(tmp_path):
+    """600 ways; none crashes, and nothing is written."""
+    path, kinds, accepted = tmp_path / "in" / "x.rkit", Counter(), []
+    path.parent.mkdir()
+    for number in range(600):
+        kind, raw = spoilt(number, bundle())
+        path.write_bytes(raw)
+        error = refusal(path)
+        if error is None:
+            accepted.append((number, kind))
+        else:
+            assert error.where.startswith(str(path)) and error.message, (number, kind)
+            kinds[kind] += 1
+    assert not accepted
+    assert sorted(tmp_path.rglob("*")) == [path.parent, path]
+    assert set(kinds) == {kind.__name__ for kind in ALL}
+
+
+@pytest.mark.parametrize("name", [METADATA, INDEX, DOCKER_MANIFEST, OCI_LAYOUT])
+@pytest.mark.slow
+def test_no_bit_of_a_small_file_can_change(tmp_path, name):
+    files = bundle().files
+    for at in range(0, len(files[name]), 3):
+        content = bytearray(files[name])
+        content[at] ^= 1 << at % 8
+        (tmp_path / "x.rkit").write_bytes(tar({**files, name: bytes(content)}))
+        assert refusal(tmp_path / "x.rkit") is not None, at

@@ -9,16 +9,15 @@ import pytest
 
 from tests.support.load_kills import NAME, Killing
 
-pytestmark = [pytest.mark.engine, pytest.mark.xdist_group("load-killed")]
-
 
 @pytest.fixture(scope="module")
-def killing(tmp_path_factory):
+def killing(engine, tmp_path_factory):
     killing = Killing(tmp_path_factory.mktemp("killed"), seed=1)
     yield killing
     killing.close()
 
 
+@pytest.mark.long
 @pytest.mark.kills(2)
 def test_a_killed_loader_leaves_no_partial_image_and_is_repeated(killing, kills: int):
     killed = 0
@@ -26,6 +25,7 @@ def test_a_killed_loader_leaves_no_partial_image_and_is_repeated(killing, kills:
         killed += killing.kill_loader()
 
 
+@pytest.mark.long
 @pytest.mark.kills(1)
 def test_a_killed_engine_has_no_partial_image_and_the_load_is_repeated(killing, kills: int):
     killed = 0
@@ -33,6 +33,7 @@ def test_a_killed_engine_has_no_partial_image_and_the_load_is_repeated(killing, 
         killed += killing.kill_engine()
 
 
+@pytest.mark.long
 def test_an_interrupted_load_leaves_no_name(killing):
     killing.remove()
     process = killing.load()

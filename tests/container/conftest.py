@@ -22,12 +22,10 @@ from reprokit.recipe.find import Target, target
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
-from tests.support.engines import answers, connect
 from tests.support.images import tar_of
 from tests.support.names import unique
 from tests.support.shared import shared
 from tests.support.verbs import run_verb
-from tests.support.waiting import wait_for
 
 DOCKERFILE = """
 FROM {base}
@@ -58,13 +56,18 @@ def base(engine: Engine, debian_12: BaseImage, tmp_path_factory: pytest.TempPath
         yield name
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def name(engine: Engine, base: str) -> Iterator[str]:
     """The name of a recipe whose image, `cpu`, is built; all that was made of it is removed."""
     recipe = unique("container")
     _build_variant(engine, recipe, DOCKERFILE.format(base=base))
     yield recipe
-    _clean(engine, recipe)
+    for container in engine.containers([f"reprokit.recipe={recipe}"]):
+        engine.remove(container["Id"], force=True)
+    for image in engine.images([f"reprokit.recipe={recipe}"]):
+        for tag in image.get("RepoTags") or [image["Id"]]:
+            with contextlib.suppress(ReprokitError):
+                engine.remove_image(image["Id"] if tag == "<none>:<none>" else tag, force=True)
 
 
 def _build(engine: Engine, dockerfile: str, **options: Any) -> None:
@@ -76,15 +79,6 @@ def _build(engine: Engine, dockerfile: str, **options: Any) -> None:
 def _build_variant(engine: Engine, recipe: str, dockerfile: str) -> None:
     labels = {"reprokit.recipe": recipe, "reprokit.variant": "cpu"}
     _build(engine, dockerfile, tag=f"reprokit/{recipe}:cpu", labels=labels)
-
-
-def _clean(engine: Engine, recipe: str) -> None:
-    for container in engine.containers([f"reprokit.recipe={recipe}"]):
-        engine.remove(container["Id"], force=True)
-    for image in engine.images([f"reprokit.recipe={recipe}"]):
-        for tag in image.get("RepoTags") or [image["Id"]]:
-            with contextlib.suppress(ReprokitError):
-                engine.remove_image(image["Id"] if tag == "<none>:<none>" else tag, force=True)
 
 
 @pytest.fixture
@@ -144,8 +138,8 @@ def processes(engine: Engine, sh: Callable[..., str]) -> Callable[[str], str]:
     """`processes(container)`: the command lines of what runs in it. The engine's own list needs `ps` on the host."""
 
     def listed(container: str) -> str:
-        found = engine.container(container)
-        if not found or not found["State"]["Running"]:
+        described = engine.container(container)
+        if not described or not described["State"]["Running"]:
             return ""
         return sh(container, r"for file in /proc/[0-9]*/cmdline; do tr '\0' ' ' < $file; echo; done; true")
 
@@ -162,16 +156,3 @@ def command() -> Callable[..., list[str]]:
 def call() -> Callable[..., subprocess.CompletedProcess[str]]:
     """`call("run", ...)` runs the command line to its end, with no input."""
     return run_verb
-
-
-@pytest.fixture(scope="session")
-def when_up() -> Callable[[Path, subprocess.Popen[bytes]], Engine]:
-    """`when_up(folder, daemon)`: the engine that a test has started, with its socket `s` and its `log` in a folder."""
-
-    def wait(folder: Path, daemon: subprocess.Popen[bytes]) -> Engine:
-        address = f"unix://{folder / 's'}"
-        wait_for(lambda: daemon.poll() is not None or answers(address))
-        assert daemon.poll() is None, (folder / "log").read_text()[-2000:]
-        return connect(address)
-
-    return wait

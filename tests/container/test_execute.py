@@ -1,4 +1,4 @@
-"""Commands in a running container: what they get, what comes back, and that none outlives its caller."""
+"""Commands in a container: what they get, what comes back, what a failure reports; none outlives its caller."""
 
 from __future__ import annotations
 
@@ -6,20 +6,23 @@ import os
 import signal
 import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
+from reprokit.container import names
+from reprokit.container.evidence import Evidence
 from reprokit.container.execute import execute, refusal
 from reprokit.container.lifecycle import ensure_running
+from reprokit.container.settings import ContainerSettings, Port, to_label
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
+from reprokit.host.kills import KernelWatch
 from tests.support.processes import send_when_asleep
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
 
-
-def test_output_and_exit_code(engine, made):
+def test_output_and_exit_code(engine, made, monkeypatch, call):
     name = ensure_running(engine, made)
     heard: list[tuple[str, str]] = []
     done = execute(
@@ -35,21 +38,15 @@ def test_output_and_exit_code(engine, made):
     assert "".join(text for stream, text in heard if stream == "stderr") == "err\n"
     assert execute(engine, name, ["cat"]).exit_code == 0
     assert execute(engine, name, ["sh", "-c", "kill -9 $$"]).exit_code == 137
-
-
-def test_much_output_and_bytes_that_are_no_text(engine, made):
-    name = ensure_running(engine, made)
-    done = execute(engine, name, ["sh", "-c", "head -c 16000000 /dev/zero | tr '\\0' x"], logged=False)
-    assert len(done.stdout) == 16_000_000
     assert execute(engine, name, ["printf", "\\377a"]).stdout == "\ufffda"
-
-
-def test_more_output_than_is_kept_is_refused(engine, made, monkeypatch):
+    # The first frame is never lost.
+    assert [execute(engine, name, ["echo", "hi"], logged=False).stdout for _ in range(30)] == ["hi\n"] * 30
+    much = ["sh", "-c", "head -c 16000000 /dev/zero | tr '\\0' x"]
+    assert len(execute(engine, name, much, logged=False).stdout) == 16_000_000
     monkeypatch.setenv("REPROKIT_LIMIT_COMMAND_OUTPUT", str(1 << 20))
-    name = ensure_running(engine, made)
-    much = ["sh", "-c", "head -c 2000000 /dev/zero | tr '\\0' x"]
     with pytest.raises(WorkFailed, match="wrote more than 1 MiB"):
         execute(engine, name, much, logged=False)
+    assert call("run", made.recipe.name, "--", "wc", "-c", input="abc\n" * 100_000).stdout == "400000\n"
 
 
 def test_a_command_that_runs_out_of_time_is_ended(engine, made, sh):
@@ -61,31 +58,18 @@ def test_a_command_that_runs_out_of_time_is_ended(engine, made, sh):
     assert (done.timed_out, done.exit_code) == (False, 124)
 
 
-def test_no_first_frame_is_lost(engine, made):
+def test_what_cannot_be_started(engine, made, call):
     name = ensure_running(engine, made)
-    assert [execute(engine, name, ["echo", "hi"], logged=False).stdout for _ in range(30)] == ["hi\n"] * 30
-
-
-@pytest.mark.parametrize(
-    ("argv", "code"), [(["nope"], 127), (["/nope/x"], 127), (["/etc/passwd"], 126), (["/tmp"], 126)]
-)
-def test_what_cannot_be_started(engine, made, call, argv, code):
-    done = execute(engine, ensure_running(engine, made), argv)
-    assert (done.exit_code, done.stdout) == (code, "")
-    assert done.stderr
-    run = call("run", made.recipe.name, "--", *argv)
-    assert run.returncode == code
-    assert run.stderr.splitlines()[-1].startswith("error: cannot run it")
-    assert run.stdout == ""
-
-
-def test_a_commands_own_126_is_left_alone():
+    for argv, code in (("nope", 127), ("/nope/x", 127), ("/etc/passwd", 126), ("/tmp", 126)):
+        done = execute(engine, name, [argv])
+        assert (done.exit_code, done.stdout) == (code, "")
+        assert done.stderr
+        run = call("run", made.recipe.name, "--", argv)
+        assert (run.returncode, run.stdout) == (code, "")
+        assert run.stderr.splitlines()[-1].startswith("error: cannot run it")
+    # A command's own 126 is left alone.
     assert refusal(126, "OCI runtime: mine") is None
     assert refusal(1, "OCI runtime exec failed: exec failed: x: unknown") is None
-
-
-def test_input_is_passed_on(made, call):
-    assert call("run", made.recipe.name, "--", "wc", "-c", input="abc\n" * 100_000).stdout == "400000\n"
 
 
 # What programs do to outlive an interrupt: ignore it, ignore SIGTERM too, leave the session, clear the environment.
@@ -107,30 +91,39 @@ def _left(engine, name):
     return execute(engine, name, ["sh", "-c", script], logged=False).stdout
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_an_end_from_outside_leaves_nothing_running(engine, made, command, number, code):
+@pytest.fixture
+def start(made, command):
+    """`start(*argv)` begins `reprokit run`, whose command has printed `up` by then."""
+
+    def run(*argv: str) -> subprocess.Popen[bytes]:
+        words, pipe = command("run", made.recipe.name, "--", *argv), subprocess.PIPE
+        caller = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=subprocess.DEVNULL)
+        assert caller.stdout.readline() == b"up\n"
+        return caller
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGHUP, 129),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.long),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.long),
+    ],
+)
+def test_an_end_from_outside_leaves_nothing_running(engine, made, start, number, code):
     name = ensure_running(engine, made)
-    caller = subprocess.Popen(
-        command("run", made.recipe.name, "--", "sh", "-c", "sleep 304 & echo up; sleep 303"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-    )
-    assert caller.stdout.readline() == b"up\n"
+    caller = start("sh", "-c", "sleep 304 & echo up; sleep 303")
     wait_for(lambda: sorted(_left(engine, name).split()) == ["303", "304", "sleep", "sleep"])
     send_when_asleep(caller.pid, number)
     assert caller.wait(120) == code
     assert _left(engine, name) == ""
 
 
-def test_the_stubborn_end_too_and_a_second_interrupt_is_quick(engine, made, command):
+def test_the_stubborn_end_too_and_a_second_interrupt_is_quick(engine, made, start):
     name = ensure_running(engine, made)
-    caller = subprocess.Popen(
-        command("run", made.recipe.name, "--", "sh", "-c", STUBBORN),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-    )
-    assert caller.stdout.readline() == b"up\n"
+    caller = start("sh", "-c", STUBBORN)
     wait_for(lambda: {f"sleep {number} " for number in range(305, 309)} <= set(_left(engine, name).splitlines()))
     send_when_asleep(caller.pid)
     assert caller.stdout.readline() == b"interrupted\n"
@@ -140,30 +133,7 @@ def test_the_stubborn_end_too_and_a_second_interrupt_is_quick(engine, made, comm
     assert _left(engine, name) == ""
 
 
-def _said_after_ctrl_c(words):
-    """What a command writes that has said `up` and is interrupted then."""
-    caller = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    assert caller.stdout.readline() == b"up\n"
-    send_when_asleep(caller.pid)
-    said = caller.stdout.read()
-    assert caller.wait(120) == 130
-    return said
-
-
-def test_a_program_that_tidies_up_is_heard(made, command):
-    script = """
-import time
-try:
-    print("up", flush=True)
-    while True:
-        time.sleep(0.1)  # a longer sleep may begin just after the signal, and end without it
-except KeyboardInterrupt:
-    print("x" * 9)
-"""
-    assert _said_after_ctrl_c(command("run", made.recipe.name, "--", "python3", "-c", script)) == b"xxxxxxxxx\n"
-
-
-def test_an_interrupt_comes_once(made, command):
+def test_an_interrupt_comes_once_and_what_it_prints_is_read(start):
     script = """
 import signal, time
 seen = []
@@ -174,17 +144,15 @@ while not seen:
 time.sleep(0.5)
 print(len(seen))
 """
-    shell = ["sh", "-c", 'trap : INT; python3 -c "$0"; exit 3', script]
-    assert _said_after_ctrl_c(command("run", made.recipe.name, "--", *shell)) == b"1\n"
+    caller = start("sh", "-c", 'trap : INT; python3 -c "$0"; exit 3', script)
+    send_when_asleep(caller.pid)
+    assert caller.stdout.read() == b"1\n"
+    assert caller.wait(120) == 130
 
 
 def test_a_reader_that_goes_ends_the_command(engine, made, command, processes):
-    with subprocess.Popen(
-        command("run", made.recipe.name, "--", "yes"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as caller:
+    words, pipe = command("run", made.recipe.name, "--", "yes"), subprocess.PIPE
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe) as caller:
         assert caller.stdout.read(2) == b"y\n"
         caller.stdout.close()
         assert b"error" not in caller.stderr.read()
@@ -205,3 +173,52 @@ def test_an_interrupt_in_execute_ends_the_command(engine, made):
         execute(engine, name, ["sleep", "301"])
     interrupting.join()
     assert _left(engine, name) == ""
+
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
+REFUSED = b"curl: (7) Failed to connect to 127.0.0.1 port 8888: Connection refused\n"
+
+
+def facts(root: Path, tcp: str, tcp6: str = "", output: bytes = REFUSED, code: int = 1) -> tuple[str, ...]:
+    folder = root / "7" / "net"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "tcp").write_text(HEAD + tcp)
+    (folder / "tcp6").write_text(HEAD + tcp6)
+    settings = ContainerSettings(ports=(Port("127.0.0.1", 8888, 8888), Port("127.0.0.1", 6006, 6006)))
+    labels = {names.SETTINGS: to_label(settings)}
+    described = {"Id": "f" * 64, "State": {"Pid": 7}, "Config": {"Labels": labels}}
+    with KernelWatch(7, root) as kernel:
+        return Evidence("gnn", described, kernel, root).facts(code, output)
+
+
+NOBODY = ("reprokit: port 8888 is published, and no process in the container listens on it",)
+LOOPBACK = ("reprokit: port 8888 is published, and a process in the container listens on its loopback only",)
+
+
+@pytest.mark.parametrize(
+    ("tcp", "tcp6", "expected"),
+    [
+        ("", "", NOBODY),
+        ("   0: 0100007F:22B8 00000000:0000 0A 0\n", "", LOOPBACK),
+        ("", "   0: 00000000000000000000000001000000:22B8 0:0 0A 0\n", LOOPBACK),
+        ("   0: 00000000:22B8 00000000:0000 0A 0\n", "", ()),
+        ("   0: 0100007F:22B8 0:0 0A 0\n   1: 020011AC:22B8 0:0 0A 0\n", "", ()),
+        ("   0: 0100007F:22B8 0100007F:9999 01 0\n", "", NOBODY),  # a connection, no listener
+        ("   0: 00000000:1776 00000000:0000 0A 0\n", "", NOBODY),
+    ],
+)
+def test_who_listens_on_a_refused_port(tmp_path: Path, tcp: str, tcp6: str, expected: tuple[str, ...]):
+    assert facts(tmp_path, tcp, tcp6) == expected
+
+
+def test_a_port_that_nobody_asked_for_is_no_fact(tmp_path: Path):
+    much = b"x" * 8_000_000 + b" connection refused 8888" + b"y" * 8_000_000  # searched in linear time
+    line, other = b"train.py: error in line 8888\n", b"connection to 10.0.0.1 port 5432 refused\n"
+    for output in (b"", line, other, b"8888\nrefused\n", much):
+        assert facts(tmp_path, "", output=output) == ()
+    assert facts(tmp_path, "", code=0) == ()
+
+
+def test_of_a_container_elsewhere_only_the_exit_code_is_reported(tmp_path: Path):
+    with KernelWatch(0, tmp_path) as kernel:
+        assert Evidence("gnn", {}, kernel, tmp_path).facts(137, REFUSED) == ("reprokit: exit code 137 (SIGKILL)",)

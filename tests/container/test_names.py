@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -25,59 +26,31 @@ THEIRS = replace(GRAPH, name="reprokit-thgnn-cuda", recipe="thgnn", owner=1001)
 ALL = [FAITH, CPU, MINE, GRAPH, THEIRS]
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("mine", MINE),
-        ("reprokit-faith-cpu", CPU),
-        ("faith:cpu", CPU),
-        ("faith:cuda", FAITH),  # `mine` is of it, too, but has a name of its own
-        ("featgraph", GRAPH),
-    ],
-)
-def test_what_users_call_it(text, expected):
-    assert find(ALL, text, 1000) == expected
-
-
-def test_a_short_name_means_the_variant_that_runs_or_else_the_default():
+def test_what_users_call_it():
+    named = {"mine": MINE, "reprokit-faith-cpu": CPU, "faith:cpu": CPU, "featgraph": GRAPH}
+    named["faith:cuda"] = FAITH  # `mine` is of it, too, but has a name of its own
+    assert {text: find(ALL, text, 1000) for text in named} == named
+    # A short name means the variant that runs, or else the default.
     stopped = replace(FAITH, state="exited")
     assert find([stopped, CPU, MINE], "faith", 1000, None, "cuda") == CPU
     assert find([FAITH, CPU, MINE], "faith", 1000, None, "cuda") == FAITH
     assert find([stopped, replace(CPU, state="exited"), MINE], "faith", 1000, None, "cpu").variant == "cpu"
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("faith", "has 3 containers"),
-        ("feetgraph", "did you mean featgraph"),
-        ("thgnn", "another user"),
-        ("reprokit-thgnn-cuda", "another user"),
-        ("", "no container"),
-    ],
-)
-def test_what_is_no_container_of_theirs(text, words):
-    with pytest.raises(UsageError, match=words):
-        find(ALL, text, 1000)
+def test_what_is_no_container_of_theirs():
+    messages = {"faith": "has 3 containers", "feetgraph": "did you mean featgraph", "": "no container"}
+    for text, words in (messages | {"thgnn": "another user", "reprokit-thgnn-cuda": "another user"}).items():
+        with pytest.raises(UsageError, match=words):
+            find(ALL, text, 1000)
 
 
 def test_one_entry_of_the_engines_list():
-    labels = {
-        "reprokit.container": "reprokit-faith-cuda",
-        "reprokit.recipe": "faith",
-        "reprokit.variant": "cuda",
-        "reprokit.owner": "7",
-        "reprokit.image": "sha256:9",
-    }
+    values = {"container": "reprokit-faith-cuda", "recipe": "faith", "variant": "cuda", "owner": "7"}
+    labels = {f"reprokit.{key}": value for key, value in values.items()} | {"reprokit.image": "sha256:9"}
     listed = {"Names": ["/reprokit-faith-cuda"], "State": "exited", "Created": 5, "Labels": labels}
     others = [{**listed, "Names": [f"/{name}"]} for name in ("another", "another.old-1", "reprokit-faith-cuda.old")]
     kept = {**listed, "Names": ["/reprokit-faith-cuda.old-2"]}
-
-    class Engine:
-        def containers(self, labels: list[str]) -> list[dict]:
-            return [*others, listed, kept]
-
-    assert known_containers(Engine()) == [
+    assert known_containers(SimpleNamespace(containers=lambda labels: [*others, listed, kept])) == [
         RecipeContainer(name, "faith", "cuda", "sha256:9", 7, "exited", 5, ContainerSettings())
         for name in ("reprokit-faith-cuda", "reprokit-faith-cuda.old-2")
     ]
@@ -116,34 +89,25 @@ def test_the_containers_of_a_recipes_benchmarks_belong_to_its_own():
     assert of_purposes(every, bench) == of_purposes(every, kept) == []
 
 
-@pytest.mark.parametrize(
-    "here",
-    [
-        B,
-        replace(A, workspace=B.workspace),
-        replace(A, recipe_file="/elsewhere/recipes/faith.yaml"),
-        ContainerOrigin("", A.recipe_file),
-    ],
-)
-def test_another_checkouts_container_is_named_and_not_used(here):
-    with pytest.raises(UsageError) as error:
-        find([of(A)], "faith", 1000, here)
-    assert f"no container of 'faith' belongs to this checkout: {of(A).name} (running) is of /a" in error.value.message
-    assert of(A).name in error.value.hint
+def test_another_checkouts_container_is_named_and_not_used():
+    message = f"no container of 'faith' belongs to this checkout: {of(A).name} (running) is of /a"
+    other_file = replace(A, recipe_file="/elsewhere/recipes/faith.yaml")
+    for checkout in (B, replace(A, workspace=B.workspace), other_file, ContainerOrigin("", A.recipe_file)):
+        with pytest.raises(UsageError) as error:
+            find([of(A)], "faith", 1000, checkout)
+        assert message in error.value.message and of(A).name in error.value.hint
+    # One of an earlier version is of the checkout whose workspace it mounts.
+    old = replace(FAITH, settings=ContainerSettings(mounts=(BindMount(A.workspace, "/workspace"),)))
+    assert find([old], "faith", 1000, A) == old
+    for checkout in (B, ContainerOrigin("", A.recipe_file)):
+        with pytest.raises(UsageError, match="belongs to this checkout"):
+            find([old], "faith", 1000, checkout)
 
 
 def test_names_differ_in_everything_that_containers_are_kept_apart_by():
-    places = [("faith", "cuda", A, 1), ("faith", "cuda", B, 1), ("faith", "cuda", A, 2)]
+    parts = [("faith", "cuda", A, 1), ("faith", "cuda", B, 1), ("faith", "cuda", A, 2)]
     # Dashes of one part cannot pass for those of the next.
-    places += [("faith", "cuda-x", A, 1), ("faith-cuda", "x", A, 1)]
-    found = [container_name(*place) for place in places]
-    assert len({*found}) == len(found) and found == [container_name(*place) for place in places]
-    assert all(name.startswith("reprokit-faith-cuda-") and len(name) < 40 for name in found)
-
-
-def test_a_container_of_an_earlier_version_is_of_the_checkout_whose_workspace_it_mounts():
-    old = replace(FAITH, settings=ContainerSettings(mounts=(BindMount(A.workspace, "/workspace"),)))
-    assert find([old], "faith", 1000, A) == old
-    for here in (B, ContainerOrigin("", A.recipe_file)):
-        with pytest.raises(UsageError, match="belongs to this checkout"):
-            find([old], "faith", 1000, here)
+    parts += [("faith", "cuda-x", A, 1), ("faith-cuda", "x", A, 1)]
+    names = [container_name(*each) for each in parts]
+    assert len({*names}) == len(names) and names == [container_name(*each) for each in parts]
+    assert all(name.startswith("reprokit-faith-cuda-") and len(name) < 40 for name in names)

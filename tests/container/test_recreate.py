@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 
@@ -15,15 +16,10 @@ from reprokit.errors import EngineError, UsageError
 from reprokit.host.mounts import BindMount
 from tests.support.ports import free_port
 
-pytestmark = pytest.mark.engine
-
 
 def _snapshots(engine, name):
-    return [
-        tag
-        for image in engine.images([f"reprokit.container={name}"])
-        for tag in image.get("RepoTags") or []
-    ]  # fmt: skip
+    images = engine.images([f"reprokit.container={name}"])
+    return [tag for image in images for tag in image.get("RepoTags") or []]
 
 
 def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh):
@@ -33,65 +29,45 @@ def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh):
     port = Port("127.0.0.1", free_port(), 80)
     said: list[str] = []
     ensure_running(engine, made, RunOptions(ports=(port,)), said.append)
+    stop(engine, name)
     ensure_running(engine, made, RunOptions(mounts=(BindMount(str(place / "extra"), "/extra"),)), said.append)
-    assert [line.split(" for ", 1)[1] for line in said] == [
-        f"port {port.host}; its files stay",
-        "mount /extra; its files stay",
-    ]
-    assert sh(name, "cat /made/work; ls /made/built 2>&1 | wc -l; touch /extra/f; printenv PATH").splitlines() == [
-        "work",
-        "1",
-        "/opt/first:/usr/local/bin:/usr/bin:/bin",
-    ]
-    assert sh(name, "test ! -e /made/built") == ""
-    assert engine.container(name)["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] == str(port.host)
+    why = [line.split(" for ", 1)[1] for line in said if " for " in line]
+    assert why == [f"port {port.host}; its files stay", "mount /extra; its files stay"]
+    script = "cat /made/work; touch /extra/f; printenv PATH; test ! -e /made/built"
+    assert sh(name, script) == "work\n/opt/first:/usr/local/bin:/usr/bin:/bin\n"
+    described = engine.container(name)
+    assert described["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] == str(port.host)
     assert (place / "extra" / "f").exists()
-    labels = engine.container(name)["Config"]["Labels"]
-    assert labels["reprokit.image"] == engine.image(f"reprokit/{made.label}")["Id"]
+    assert described["Config"]["Labels"]["reprokit.image"] == engine.image(f"reprokit/{made.label}")["Id"]
     assert _snapshots(engine, name) == [f"reprokit-snapshot:{name}"]
     remove(engine, name)
     assert engine.images([f"reprokit.container={name}"]) == []
     assert engine.image(f"reprokit/{made.label}") is not None
 
 
-def test_a_stopped_container_too(engine, made, sh):
+def test_where_it_fails_the_old_one_is_back(engine, made, base, sh, rebuild):
     name = ensure_running(engine, made)
     sh(name, "echo work > /made/work")
-    stop(engine, name)
-    ensure_running(engine, made, RunOptions(shm=1 << 27))
-    assert sh(name, "cat /made/work") == "work\n"
-
-
-def test_where_it_fails_the_old_one_is_back(engine, made, sh):
-    name = ensure_running(engine, made)
-    sh(name, "echo work > /made/work")
-    before = engine.container(name)["Id"]
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        with pytest.raises(UsageError):
-            ensure_running(engine, made, RunOptions(ports=(Port("127.0.0.1", taken.getsockname()[1], 80),)))
-    with pytest.raises(EngineError, match="GPU"):
-        ensure_running(engine, made, RunOptions(gpus="all"))
-    assert engine.container(name)["Id"] == before
-    assert sh(name, "cat /made/work") == "work\n"
-    assert _snapshots(engine, name) == []
-    assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
-
-
-def test_a_taken_port_is_reported_in_one_line_before_anything_is_stopped(engine, made, sh):
-    name = ensure_running(engine, made)
-    started, said = engine.container(name)["State"]["StartedAt"], list[str]()
+    before, said = engine.container(name), list[str]()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = Port("127.0.0.1", taken.getsockname()[1], 80)
         with pytest.raises(UsageError, match=f"^127.0.0.1:{port.host} is in use[^\n]*$"):
             ensure_running(engine, made, RunOptions(ports=(port,)), said.append)
-    assert (engine.container(name)["State"]["StartedAt"], said) == (started, [])
+    # A taken port is reported before anything is stopped.
+    assert (engine.container(name)["State"]["StartedAt"], said) == (before["State"]["StartedAt"], [])
+    for _ in ("the same image", "a rebuilt one"):
+        with pytest.raises(EngineError, match="GPU"):
+            ensure_running(engine, made, RunOptions(gpus="all"))
+        assert engine.container(name)["Id"] == before["Id"]
+        assert sh(name, "cat /made/work") == "work\n"
+        assert _snapshots(engine, name) == []
+        assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
+        rebuild(f"FROM {base}\nENV BUILD=2\n")
 
 
-def test_where_it_was_broken_off_the_next_command_finds_it(engine, made, sh):
+def test_where_it_was_broken_off_the_next_command_resumes(engine, made, sh):
     name = ensure_running(engine, made)
     sh(name, "echo work > /made/work")
     engine.stop(name)
@@ -100,23 +76,33 @@ def test_where_it_was_broken_off_the_next_command_finds_it(engine, made, sh):
     assert sh(name, "cat /made/work") == "work\n"
 
 
-LASTING = "echo up; until [ -e /made/enough ]; do sleep 0.1; done"
-
-
-def test_running_commands_are_not_killed_for_it(engine, made, sh):
-    name = ensure_running(engine, made)
+@contextlib.contextmanager
+def _busy(engine, name, sh):
+    """A command runs in the container meanwhile."""
     started = threading.Event()
-    running = threading.Thread(
-        target=lambda: attach(engine, name, Command(["sh", "-c", LASTING]), lambda *_: started.set())
-    )
+    command = Command(["sh", "-c", "echo up; until [ -e /made/enough ]; do sleep 0.1; done"])
+    running = threading.Thread(target=lambda: attach(engine, name, command, lambda *_: started.set()))
     running.start()
     assert started.wait(120)
     try:
-        with pytest.raises(UsageError, match="1 of its commands still run"):
-            ensure_running(engine, made, RunOptions(shm=1 << 27))
+        yield
     finally:
         sh(name, "touch /made/enough")
         running.join()
+
+
+def test_running_commands_are_not_killed_for_it(engine, made, base, sh, call, rebuild):
+    name = ensure_running(engine, made)
+    with _busy(engine, name, sh):
+        with pytest.raises(UsageError, match="1 of its commands still run"):
+            ensure_running(engine, made, RunOptions(shm=1 << 27))
+        rebuild(f"FROM {base}\nENV BUILD=2\n")
+        for verb, *words in (("run", "--", "true"), ("exec", "--", "true"), ("shell",)):
+            refused = call(verb, made.label, *words)
+            assert refused.returncode == 2 and "1 of its commands still run" in refused.stderr, refused
+            assert "--stale" in refused.stderr
+            used = call(verb, "--stale", made.label, *words)
+            assert used.returncode == 0 and f"{name} is from an older build" in used.stderr, used
 
 
 def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(engine, made, base, sh, call, rebuild):
@@ -146,37 +132,6 @@ def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(e
     assert call("rm", "--force", kept, f"{name}.old-2").returncode == 0
     assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
     assert engine.image(f"reprokit-snapshot:{kept}") is None
-
-
-def test_a_container_of_an_older_image_is_used_only_if_asked_for(engine, made, base, sh, call, rebuild):
-    name = ensure_running(engine, made)
-    started = threading.Event()
-    command = Command(["sh", "-c", LASTING])
-    running = threading.Thread(target=lambda: attach(engine, name, command, lambda *_: started.set()))
-    running.start()
-    assert started.wait(120)
-    rebuild(f"FROM {base}\nENV BUILD=2\n")
-    try:
-        for verb, *words in (("run", "--", "true"), ("exec", "--", "true"), ("shell",)):
-            refused = call(verb, made.label, *words)
-            assert refused.returncode == 2 and "1 of its commands still run" in refused.stderr, refused
-            assert "--stale" in refused.stderr
-            used = call(verb, "--stale", made.label, *words)
-            assert used.returncode == 0 and f"{name} is from an older build" in used.stderr, used
-    finally:
-        sh(name, "touch /made/enough")
-        running.join()
-
-
-def test_a_failure_to_replace_restores_the_old_one(engine, made, base, sh, rebuild):
-    name = ensure_running(engine, made)
-    sh(name, "echo work > /made/work")
-    before = engine.container(name)["Id"]
-    rebuild(f"FROM {base}\nENV BUILD=2\n")
-    with pytest.raises(EngineError, match="GPU"):
-        ensure_running(engine, made, RunOptions(gpus="all"))
-    assert engine.container(name)["Id"] == before
-    assert sh(name, "cat /made/work") == "work\n"
 
 
 def test_a_deep_chain_becomes_one_layer(engine, made, monkeypatch, sh):

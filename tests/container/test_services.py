@@ -7,10 +7,8 @@ import re
 import secrets
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,24 +20,23 @@ from reprokit.container.settings import RunOptions
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.image.base.resolve import carried_name
 from reprokit.supply.lock.file import lock_path, write
-from reprokit.supply.lock.model import Base, Lock, VariantLock
+from reprokit.supply.lock.model import Base
 from tests.support.papers import Paper, paper
 from tests.support.processes import send_when_asleep
-from tests.support.verbs import run_verb
+from tests.support.stores import a_lock
 from tests.support.waiting import wait_for
-
-pytestmark = pytest.mark.engine
 
 # Perl is in every Debian.
 SERVER = (
     "[perl, -MIO::Socket::INET, -e, '$s = IO::Socket::INET->new(LocalPort => 7000, Listen => 5) or die;"
-    ' while ($c = $s->accept) {{ print $c "$ENV{{SAYS}}\\n"; close $c }}\']'
-)
-DB = (
-    "    services:\n"
-    f"      db: {{{{image: 'debian:12', env: {{{{SAYS: '{{says}}'}}}}, ports: [7000], command: {SERVER}}}}}\n"
+    ' while ($c = $s->accept) { print $c "$ENV{SAYS}\\n"; close $c }\']'
 )
 ASK = ["bash", "-c", "cat < /dev/tcp/db/7000"]
+
+
+def db(says: str, image: str = "image: 'debian:12'") -> str:
+    """A service that says this on its port."""
+    return f"    services:\n      db: {{{image}, env: {{SAYS: '{says}'}}, ports: [7000], command: {SERVER}}}\n"
 
 
 def failing(command: str, more: str = "ports: [7000], timeout: 1") -> str:
@@ -60,14 +57,6 @@ def mine(a_paper: Paper) -> Iterator[Paper]:
             remove(a_paper.engine, container.name)
 
 
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "reprokit", *args]
-
-
-def call(*args: str) -> subprocess.CompletedProcess[str]:
-    return run_verb(*args)
-
-
 def reach(address: str, port: int) -> str:
     return f"timeout 2 bash -c '< /dev/tcp/{address}/{port}' 2>/dev/null && echo reached || echo closed"
 
@@ -78,8 +67,8 @@ def nothing_left(made: Paper) -> bool:
     return not of_recipe and not [n for n in made.engine.networks(services.OF) if made.name in n["Name"]]
 
 
-def test_it_is_reached_by_its_name_and_ends_with_the_container(engine, mine):
-    mine.recipe(DB.format(says="one"))
+def test_it_is_reached_by_its_name_and_ends_with_the_container(engine, mine, call):
+    mine.recipe(db("one"))
     first = call("run", mine.name, "--", *ASK)
     assert (first.returncode, first.stdout) == (0, "one\n") and "starting services: db" in first.stderr
     again = call("run", mine.name, "--", *ASK)
@@ -90,7 +79,7 @@ def test_it_is_reached_by_its_name_and_ends_with_the_container(engine, mine):
     made = engine.container(services.name_of(row["name"], "db"))
     assert not made["HostConfig"]["PortBindings"] and not made["HostConfig"]["PublishAllPorts"]
     # Another environment is another service; what it stored is gone with it.
-    mine.recipe(DB.format(says="two"))
+    mine.recipe(db("two"))
     assert call("run", mine.name, "--", *ASK).stdout == "two\n"
     assert call("stop", mine.name).returncode == 0 and nothing_left(mine)
     assert call("run", mine.name, "--", *ASK).stdout == "two\n"
@@ -99,7 +88,7 @@ def test_it_is_reached_by_its_name_and_ends_with_the_container(engine, mine):
 
 
 def test_bench_and_smoke_have_their_own(engine, mine):
-    made = mine.recipe(DB.format(says="hello"))
+    made = mine.recipe(db("hello"))
     for purpose in ("bench", "smoke"):
         name = own_container(engine, made, purpose, "none", lambda line: None)
         assert list(services.of_container(engine, name)) == ["db"]
@@ -108,51 +97,49 @@ def test_bench_and_smoke_have_their_own(engine, mine):
 
 
 def test_two_checkouts_do_not_see_each_others(engine, mine, sh, monkeypatch):
-    found = []
+    containers = []
     for says in ("left", "right"):
         (mine.place / says / "recipes").mkdir(parents=True)
         monkeypatch.chdir(mine.place / says)
         monkeypatch.setattr(mine, "place", mine.place / says)
-        found.append(ensure_running(engine, mine.recipe(DB.format(says=says))))
+        containers.append(ensure_running(engine, mine.recipe(db(says))))
         monkeypatch.setattr(mine, "place", mine.place.parent)
-    assert [sh(name, " ".join([*ASK[:2], f"'{ASK[2]}'"])) for name in found] == ["left\n", "right\n"]
-    addresses = [
+    assert [sh(name, f"{ASK[0]} -c '{ASK[2]}'") for name in containers] == ["left\n", "right\n"]
+    left, right = (
         engine.container(services.name_of(name, "db"))["NetworkSettings"]["Networks"][services.network_of(name)]
-        for name in found
-    ]
-    assert sh(found[0], reach(addresses[0]["IPAddress"], 7000)) == "reached\n"
+        for name in containers
+    )
+    assert sh(containers[0], reach(left["IPAddress"], 7000)) == "reached\n"
     # While Engine 20.10 makes another network it lets packets pass between those that are there, for milliseconds.
-    wait_for(lambda: sh(found[0], reach(addresses[1]["IPAddress"], 7000)) == "closed\n")
+    wait_for(lambda: sh(containers[0], reach(right["IPAddress"], 7000)) == "closed\n")
 
 
 def test_the_networks_lead_nowhere_else(engine, mine, sh):
     """Services leave the container's own network unchanged. A service reaches only the containers beside it."""
-    name = ensure_running(engine, mine.recipe(DB.format(says="x")))
-    assert engine.container(name)["HostConfig"]["NetworkMode"] == "bridge"
+    made = mine.recipe(db("x"))
+    name = ensure_running(engine, made)
+    described = engine.container(name)
+    assert described["HostConfig"]["NetworkMode"] == "bridge"
     serve = "IO::Socket::INET->new(LocalPort => 8000, Listen => 5) or die; print qq(up\\n); close STDOUT; sleep 100"
     assert sh(name, f"perl -MIO::Socket::INET -e '$s = {serve}' 2>/dev/null & sleep 1") == "up\n"
-    found = engine.container(name)["NetworkSettings"]["Networks"]
-    own, beside = found["bridge"]["IPAddress"], found[services.network_of(name)]["IPAddress"]
+    networks = described["NetworkSettings"]["Networks"]
+    own, beside = networks["bridge"]["IPAddress"], networks[services.network_of(name)]["IPAddress"]
     assert sh(services.name_of(name, "db"), reach(beside, 8000)) == "reached\n"
     assert sh(services.name_of(name, "db"), reach(own, 8000)) == "closed\n"
     for mode in ("host", "none"):
         with pytest.raises(UsageError, match=f"not reachable with --network {mode}"):
-            ensure_running(engine, mine.recipe(DB.format(says="x")), RunOptions(name=f"{name}-{mode}", network=mode))
+            ensure_running(engine, made, RunOptions(name=f"{name}-{mode}", network=mode))
         assert engine.container(f"{name}-{mode}") is None
-
-
-def test_a_container_keeps_its_network_where_services_would_be_lost(engine, mine, sh):
-    name = ensure_running(engine, mine.recipe(DB.format(says="x")))
-    made = engine.container(name)["Id"]
+    # A container keeps its network if services would be lost.
     with pytest.raises(UsageError, match="not reachable with --network host"):
-        ensure_running(engine, mine.recipe(DB.format(says="x")), RunOptions(network="host"))
-    assert engine.container(name)["Id"] == made and sh(name, f"{ASK[0]} -c '{ASK[2]}'") == "x\n"
+        ensure_running(engine, made, RunOptions(network="host"))
+    assert engine.container(name)["Id"] == described["Id"] and sh(name, f"{ASK[0]} -c '{ASK[2]}'") == "x\n"
 
 
 def test_a_container_without_the_network_for_services_gets_it_with_its_files(engine, mine, sh):
     name = ensure_running(engine, mine.recipe(), RunOptions(network="none"))
     sh(name, "echo kept > /tmp/file")
-    target = mine.recipe(DB.format(says="x"))  # the recipe gets services later
+    target = mine.recipe(db("x"))  # the recipe gets services later
     with pytest.raises(UsageError, match="not reachable with --network none") as refused:
         ensure_running(engine, target)
     assert "--network bridge" in refused.value.hint
@@ -161,44 +148,35 @@ def test_a_container_without_the_network_for_services_gets_it_with_its_files(eng
 
 
 @pytest.mark.parametrize(
-    ("service", "why"),
+    ("command", "more", "why", "shown"),
     [
-        (
-            failing("[sh, -c, 'echo a; printf \"\\x1b]0;evil\\a\"; exit 3']", "ports: [1]"),
-            "the service db ended with exit code 3",
-        ),
-        (failing("[sleep, '100']"), "the service db was not ready within 1 s"),
-        (failing("[sleep, '100']", "ready: [sleep, '100'], timeout: 1"), "was not ready within 1 s"),
-        (failing("[sleep, '100']", "ready: [no-such-program], timeout: 1"), "was not ready within 1 s"),
-        (failing("['yes', flood]"), "was not ready within 1 s"),
-        (failing("[sh, -c, \"tr '\\\\0' x < /dev/zero\"]"), "was not ready within 1 s"),
+        ("[sh, -c, 'echo a; printf \"\\x1b]0;evil\\a\"; exit 3']", "ports: [1]", "ended with exit code 3", "db: a\n"),
+        ("[sleep, '100']", "ports: [7000]", "was not ready within 1 s", ""),
+        ("[sleep, '100']", "ready: [sleep, '100']", "was not ready within 1 s", ""),
+        ("[sleep, '100']", "ready: [no-such-program]", "was not ready within 1 s", ""),
+        ("['yes', flood]", "ports: [7000]", "was not ready within 1 s", "db: flood\n"),
+        ("[sh, -c, \"tr '\\\\0' x < /dev/zero\"]", "ports: [7000]", "was not ready within 1 s", ""),
     ],
 )
-def test_one_that_fails_is_named_and_leaves_nothing(engine, mine, service: str, why: str):
-    mine.recipe(service)
+def test_one_that_fails_is_named_and_leaves_nothing(engine, mine, call, command: str, more: str, why: str, shown: str):
+    mine.recipe(failing(command, more if "exit 3" in command else f"{more}, timeout: 1"))
     done = call("run", mine.name, "--", "true")
-    assert done.returncode == 1 and why in done.stderr, done.stderr
+    assert done.returncode == 1 and f"the service db {why}" in done.stderr and shown in done.stderr, done.stderr
     assert nothing_left(mine) and not [c for c in names.known_containers(engine) if c.recipe == mine.name]
     assert "\x1b" not in done.stderr and "\a" not in done.stderr and len(done.stderr) < 20_000
-    if "evil" in service:
-        assert "db: a\n" in done.stderr
-    if "flood" in service:
-        assert "db: flood\n" in done.stderr
 
 
 def test_one_that_fails_stops_a_container_that_did_not_run(engine, mine):
     name = ensure_running(engine, mine.recipe())
-    with pytest.raises(WorkFailed):
-        ensure_running(engine, mine.recipe(failing("['false']")))
-    assert engine.container(name)["State"]["Running"] and nothing_left(mine)
-    stop(engine, name)
-    with pytest.raises(WorkFailed):
-        ensure_running(engine, mine.recipe(failing("['false']")))
-    assert not engine.container(name)["State"]["Running"] and nothing_left(mine)
+    for running in (True, False):
+        with pytest.raises(WorkFailed):
+            ensure_running(engine, mine.recipe(failing("['false']")))
+        assert engine.container(name)["State"]["Running"] == running and nothing_left(mine)
+        stop(engine, name)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_an_interrupt_and_a_kill(engine, mine, how: signal.Signals):
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
+def test_an_interrupt_and_a_kill(engine, mine, call, command, how: signal.Signals):
     made = mine.recipe(failing("[sleep, '100']", "ports: [7000], timeout: 100"))
     with subprocess.Popen(command("run", mine.name, "--", "true"), stderr=subprocess.DEVNULL) as running:
         wait_for(lambda: services.of_container(engine, usual_name(engine, made)))
@@ -207,11 +185,11 @@ def test_an_interrupt_and_a_kill(engine, mine, how: signal.Signals):
     if how != signal.SIGKILL:
         assert nothing_left(mine)
         return
-    # The next run finds them, whatever the recipe says by then.
+    # The next run ends them, whatever the recipe says by then.
     assert not nothing_left(mine)
-    mine.recipe(DB.format(says="again"))
+    mine.recipe(db("again"))
     assert call("run", mine.name, "--", *ASK).stdout == "again\n"
-    # So does clean, where the container does not run.
+    # So does clean if the container does not run.
     name = usual_name(engine, made)
     engine.stop(name, timeout_s=1)
     assert name in left_services(engine)
@@ -220,12 +198,12 @@ def test_an_interrupt_and_a_kill(engine, mine, how: signal.Signals):
     assert name not in left_services(engine)
 
 
-def test_a_service_of_another_recipe(engine, mine, debian_12):
+def test_a_service_of_another_recipe(engine, mine, debian_12, call):
     other = f"{mine.name}-server"
+    file = mine.place / "recipes" / f"{other}.yaml"
+    made = mine.recipe(db("other", f"recipe: {other}"))
     text = f"name: {other}\npaper: {{title: T, venue: V, year: 2024, licence: none}}\n"
-    (mine.place / "recipes").mkdir(exist_ok=True)
-    (mine.place / "recipes" / f"{other}.yaml").write_text(f"{text}variants: {{cpu: {{base: 'debian:12'}}}}\n")
-    made = mine.recipe(DB.format(says="other").replace("image: 'debian:12'", f"recipe: {other}"))
+    file.write_text(f"{text}variants: {{cpu: {{base: 'debian:12'}}}}\n")
     with pytest.raises(UsageError) as error:
         ensure_running(engine, made)
     assert error.value.hint == f"reprokit build {other}:cpu" and nothing_left(mine)
@@ -238,22 +216,19 @@ def test_a_service_of_another_recipe(engine, mine, debian_12):
         remove(engine, usual_name(engine, made))
     finally:
         engine.remove_image(f"reprokit/{other}:cpu")
-        Path(mine.place / "recipes" / f"{other}.yaml").unlink()
+        file.unlink()
 
 
-def test_a_lock_decides_which_image_it_is(engine, mine, debian_12):
-    digest, made = f"sha256:{secrets.token_hex(32)}", mine.recipe(DB.format(says="locked").replace("debian:12", "db:1"))
-    lock = VariantLock(
-        reprokit="1", inputs={}, python="", glibc="", machine="x86_64",
-        base=Base(reference="debian:12", digest=digest), services={"db": Base(reference="db:1", digest=digest)},
-    )  # fmt: skip
-    path = lock_path(made.path)
-    write(path, Lock(recipe=mine.name, variants={"cpu": lock}))
+def test_a_lock_decides_which_image_it_is(engine, mine, debian_12, call):
+    digest, made = f"sha256:{secrets.token_hex(32)}", mine.recipe(db("locked", "image: 'db:1'"))
+    lock, path = a_lock(mine.name, digest=digest), lock_path(made.path)
+    of_db = {"inputs": {}, "services": {"db": Base(reference="db:1", digest=digest)}}
+    write(path, lock.model_copy(update={"variants": {"cpu": lock.variants["cpu"].model_copy(update=of_db)}}))
     engine.tag(debian_12.name, *carried_name(digest).rsplit(":", 1))
     call("trust", "add", carried_name(digest))
     try:
         assert call("run", mine.name, "--", *ASK).stdout == "locked\n"
-        mine.recipe(DB.format(says="other").replace("debian:12", "db:2"))
+        mine.recipe(db("other", "image: 'db:2'"))
         done = call("run", mine.name, "--", *ASK)
         assert done.returncode == 1 and "is stale: services changed" in done.stderr
         assert f"hint: reprokit lock {mine.name}:cpu" in done.stderr
@@ -263,7 +238,7 @@ def test_a_lock_decides_which_image_it_is(engine, mine, debian_12):
         engine.remove_image(carried_name(digest))
 
 
-def test_its_log(engine, mine):
+def test_its_log(engine, mine, call):
     mine.recipe(failing("[sh, -c, 'echo ready; exec sleep 100']", "ready: ['true']"))
     assert call("run", mine.name, "--", "true").returncode == 0
     assert call("logs", mine.name, "--service", "db").stdout == "ready\n"

@@ -19,8 +19,6 @@ from reprokit.container.lifecycle import usual_name
 from tests.support.processes import send_when_asleep
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
-
 
 class Terminal:
     """A process on a terminal of its own."""
@@ -70,15 +68,22 @@ class Terminal:
 
 @pytest.fixture
 def terminal(command, made):
+    """`terminal(verb, *words)` starts a verb about the recipe on a terminal."""
     opened: list[Terminal] = []
 
-    def start(*args: str, **size: int) -> Terminal:
-        opened.append(Terminal(command(*args), **size))
+    def start(*args: str) -> Terminal:
+        opened.append(Terminal(command(*args)))
         return opened[-1]
 
     yield start
     for one in opened:
         one.close()
+
+
+@pytest.fixture
+def run(made, call):
+    """`run(*words)` runs `sh -c SCRIPT`, the last word, without a terminal."""
+    return lambda *words: call("run", *words[:-1], made.recipe.name, "--", "sh", "-c", words[-1])
 
 
 def test_a_shell_is_a_real_terminal(engine, terminal, processes, made):
@@ -95,70 +100,53 @@ def test_a_shell_is_a_real_terminal(engine, terminal, processes, made):
     shell.send("\x03")
     shell.send("echo still=$((40+2))\r")
     shell.expect("still=42")
+    shell.send("\x10")  # Ctrl-P brings the last command back
+    shell.expect(r"echo still=\$\(\(40\+2\)\)")
+    shell.send("\r")
+    shell.expect(r"still=42\r\n.*[#$] ")  # before its prompt bash reads no end of input
     shell.send("exit 5\r")
     assert shell.wait() == 5
     assert termios.tcgetattr(shell.master) == shell.before
 
 
-def test_ctrl_p_goes_to_the_shell(terminal, made):
-    shell = terminal("shell", made.recipe.name)
-    shell.expect(r"[#$] ")
-    shell.send("echo a$((1))\r")
-    shell.expect("a1\r\n")
-    shell.send("\x10")
-    shell.expect(r"echo a\$\(\(1\)\)")
-    shell.send("\r")
-    shell.expect(r"a1\r\n.*[#$] ")  # before its prompt bash reads no end of input
-    shell.send("\x04")
-    assert shell.wait() == 0
-
-
-def test_run_gives_a_terminal_and_ctrl_c_to_the_command(terminal, made):
-    script = 'trap "exit 9" INT; tty; while :; do sleep 0.1; done'
-    run = terminal("run", "-t", made.recipe.name, "--", "sh", "-c", script)
-    run.expect("/dev/pts/")
-    run.send("\x03")
-    assert run.wait() == 9
-
-
-def test_without_being_asked_for_a_terminal_no_control_character_reaches_ours(terminal, made, call):
+def test_run_gives_a_terminal_only_if_it_is_asked_to(terminal, made, run):
     script = "printf '\\033]0;owned\\007\\033[2Jx\\rhidden\\n'; printf '\\033[2J' >&2; [ -t 1 ] || echo no terminal"
-    run = terminal("run", made.recipe.name, "--", "sh", "-c", script)
-    run.expect(r"no terminal")
-    assert run.wait() == 0
+    plain = terminal("run", made.recipe.name, "--", "sh", "-c", script)
+    plain.expect(r"no terminal")
+    assert plain.wait() == 0
     logs = terminal("logs", "-n", "5", made.recipe.name)
     logs.expect(r"\\x1b\]0;owned\\x07\\x1b\[2Jx\r\nhidden")
-    assert logs.wait() == 0 and "\x1b" not in run.text + logs.text
-    piped = call("run", made.recipe.name, "--", "sh", "-c", script)
+    assert logs.wait() == 0 and "\x1b" not in plain.text + logs.text
+    piped = run(script)
     assert "\x1b]0;owned\x07\x1b[2Jx" in piped.stdout and "\x1b[2J" in piped.stderr
-    asked = terminal("run", "-t", made.recipe.name, "--", "sh", "-c", script)
-    asked.expect(r"\x1b\]0;owned\x07\x1b\[2Jx")
-    assert asked.wait() == 0
+    real = terminal("run", "-t", made.recipe.name, "--", "sh", "-c", f"{script}; trap 'exit 9' INT; tty; sleep 99")
+    real.expect(r"\x1b\]0;owned\x07\x1b\[2Jx")
+    real.expect("/dev/pts/")
+    real.send("\x03")
+    assert real.wait() == 9
 
 
-def test_a_failed_command_ends_with_its_cause_unless_it_has_a_terminal(terminal, made, call):
-    failing = ("sh", "-c", "echo output; nvcc")
-    piped = call("run", made.recipe.name, "--", *failing)
+def test_a_failed_command_ends_with_its_cause_unless_it_has_a_terminal(terminal, made, call, run):
+    script = "echo output; nvcc"
+    piped = run(script)
     assert (piped.returncode, piped.stdout) == (127, "output\n")
     assert [line.partition(" ")[0] for line in piped.stderr.splitlines()[-3:]] == ["cause:", "remedy:", "`reprokit"]
     # The two pipes of a container have no order between them.
     assert re.search("(?m)^line [12]: there is no nvcc", call("explain", "--last").stdout)
-    asked = terminal("run", "-t", made.recipe.name, "--", *failing)
-    asked.expect("not found")
-    assert asked.wait() == 127 and "cause:" not in asked.text
-    fine = call("run", made.recipe.name, "--", "sh", "-c", "echo nvcc: not found >&2")
+    real = terminal("run", "-t", made.recipe.name, "--", "sh", "-c", script)
+    real.expect("not found")
+    assert real.wait() == 127 and "cause:" not in real.text
+    fine, unknown = run("echo nvcc: not found >&2"), run("echo all done >&2; exit 3")
     assert fine.returncode == 0 and fine.stderr.splitlines()[-1] == "nvcc: not found"
-    unknown = call("run", made.recipe.name, "--", "sh", "-c", "echo all done >&2; exit 3")
     assert unknown.returncode == 3 and unknown.stderr.splitlines()[-1] == "all done"
 
 
-def test_a_command_gets_the_callers_proxy_without_its_password(made, call, monkeypatch):
+def test_a_command_gets_the_callers_proxy_without_its_password(made, run, monkeypatch):
     monkeypatch.setenv("https_proxy", "http://me:secret@proxy.test:3128")
-    done = call("run", made.recipe.name, "--", "env")
+    done = run("env")
     assert "https_proxy=http://proxy.test:3128\n" in done.stdout and "secret" not in done.stdout + done.stderr
     assert "https_proxy: passed without the proxy's password" in done.stderr
-    asked = call("run", "-e", "https_proxy", made.recipe.name, "--", "env")
-    assert "https_proxy=http://me:secret@proxy.test:3128\n" in asked.stdout
+    assert "https_proxy=http://me:secret@proxy.test:3128\n" in run("-e", "https_proxy", "env").stdout
 
 
 def test_a_lost_connection_restores_the_terminal_and_ends_the_command(engine, terminal, processes, made):

@@ -1,67 +1,95 @@
-"""Engines that cannot be used, each said in one line with its remedy."""
+"""Engines that cannot be used, and errors of engines: each in one line with its remedy."""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import socket
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
+import docker.errors
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import EngineError
+from reprokit.engine.failures import translated
+from reprokit.errors import EngineError, UsageError
 from tests.support.privileges import as_root
 
 NOBODY = 65534
 
 
-@pytest.fixture
-def closed_socket(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """An engine's socket that only its owner may use."""
-    with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as server:
-        path = Path(folder) / "docker.sock"
+@as_root()
+def test_a_user_whom_the_engine_does_not_know(short_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = short_path / "docker.sock"
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
+    with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
         server.listen()
-        Path(folder).chmod(0o755)
-        path.chmod(0o600)
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{path}")
-        yield
-
-
-@as_root()
-def test_a_user_whom_the_engine_does_not_know(closed_socket):
-    os.seteuid(NOBODY)
-    try:
-        with pytest.raises(EngineError, match="may not talk to the Docker Engine") as error:
-            Engine.connect()
-    finally:
-        os.seteuid(0)
+        short_path.chmod(0o755)
+        path.chmod(0o600)  # only its owner may use it
+        os.seteuid(NOBODY)
+        try:
+            with pytest.raises(EngineError, match="may not talk to the Docker Engine") as error:
+                Engine.connect()
+        finally:
+            os.seteuid(0)
     assert error.value.exit_code == 3 and "usermod -aG docker" in error.value.hint
 
 
-def test_no_engine(monkeypatch, tmp_path):
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
-    with pytest.raises(EngineError, match="no Docker Engine answers") as error:
+@pytest.mark.parametrize(
+    ("host", "cause", "hints"),
+    [
+        ("unix:///nowhere/none", "no Docker Engine answers", ["systemctl start docker", "unset DOCKER_HOST"]),
+        ("unix:///run/user/4711/docker.sock", "", ["`systemctl --user start docker`"]),
+        ("tcp://127.0.0.1:1", "Connection refused", ["from $DOCKER_HOST"]),
+        ("ssh://me@127.0.0.1", "needs .* paramiko", ["from $DOCKER_HOST"]),
+    ],
+)
+def test_no_engine(monkeypatch, host: str, cause: str, hints: list[str]):
+    monkeypatch.setenv("DOCKER_HOST", host)
+    monkeypatch.delattr("docker.api.client.SSHHTTPAdapter", raising=False)
+    with pytest.raises(EngineError, match=cause or None) as error:
         Engine.connect()
-    assert error.value.exit_code == 3 and error.value.where == f"unix://{tmp_path}/none"
-    assert "systemctl start docker" in error.value.hint and "unset DOCKER_HOST" in error.value.hint
+    assert error.value.exit_code == 3 and (host.startswith("ssh:") or error.value.where == host)
+    assert all(hint in error.value.hint for hint in hints)
+    assert ("systemctl" in error.value.hint) == host.startswith("unix:")
 
 
 @pytest.mark.parametrize(
-    ("host", "cause"), [("tcp://127.0.0.1:1", "Connection refused"), ("ssh://me@127.0.0.1", "needs .* paramiko")]
+    "message",
+    [
+        "driver failed programming external connectivity on endpoint x (6b2): Bind for 127.0.0.1:8888 failed: "
+        "port is already allocated",
+        "driver failed programming external connectivity on endpoint x (6b2): Error starting userland proxy: listen "
+        "tcp4 127.0.0.1:8888: bind: address already in use",
+        "failed to set up container networking: failed to bind host port 127.0.0.1:8888/tcp: address already in use",
+        "rootlessport listen tcp 127.0.0.1:8888: bind: address already in use",
+    ],
 )
-def test_an_address_of_another_machine(monkeypatch, host: str, cause: str):
-    monkeypatch.setenv("DOCKER_HOST", host)
-    monkeypatch.delattr("docker.api.client.SSHHTTPAdapter", raising=False)
-    with pytest.raises(EngineError, match=cause) as error:
-        Engine.connect()
-    assert "from $DOCKER_HOST" in error.value.hint and "systemctl" not in error.value.hint
+def test_a_taken_port_is_named_in_one_line(message):
+    with pytest.raises(UsageError) as error, translated(where="c"):
+        raise docker.errors.APIError("500", explanation=message)
+    assert error.value.message == "127.0.0.1:8888 is in use, by another program or container"
 
 
-def test_a_rootless_engine_is_started_by_its_user(monkeypatch):
-    monkeypatch.setenv("DOCKER_HOST", "unix:///run/user/4711/docker.sock")
-    with pytest.raises(EngineError) as error:
-        Engine.connect()
-    assert "`systemctl --user start docker`" in error.value.hint
+class Broken(io.RawIOBase):
+    def read(self, size: int = -1) -> bytes:
+        raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
+
+
+def answering(raw: io.IOBase) -> Engine:
+    """An engine whose API answers each request with these bytes."""
+    answer = SimpleNamespace(status_code=200, raw=raw, close=lambda: None)
+    return Engine(SimpleNamespace(_url=lambda *_: "", _get=lambda *_, **__: answer, _raise_for_status=lambda _: None))
+
+
+def test_whose_error_it_is_when_reading_a_containers_file_fails():
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with pytest.raises(OSError) as raised, answering(io.BytesIO(b"x")).archive("c", "/x") as blocks:
+        next(blocks)
+        raise full
+    assert raised.value is full
+    with pytest.raises(EngineError, match=r"the engine stopped answering: .*Connection reset"):
+        answering(Broken()).get_archive("c", "/x")

@@ -5,27 +5,41 @@ from __future__ import annotations
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from reprokit.engine import Engine
 from reprokit.engine.listen import listen
 from reprokit.errors import EngineError
-from tests.support.other_engine import OtherEngine
+from tests.support.privileges import need_root
+from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
 KNOCK = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 120).sendall(b'here')"
+# A daemon that only listens on its socket, in a network with a loopback.
+DAEMON = """\
+import signal, socket, subprocess, sys
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[1])
+server.listen()
+signal.pause()
+"""
 
 
-@pytest.fixture(scope="module")
-def apart() -> Iterator[OtherEngine]:
-    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        other = OtherEngine(Path(folder), Path(folder) / "data")
-        yield other
-        other.stop()
+@pytest.fixture
+def apart(short_path: Path) -> Iterator[SimpleNamespace]:
+    """An engine in another network; `enter` begins a command there."""
+    need_root()
+    path = short_path / "s"
+    with subprocess.Popen(["unshare", "--net", sys.executable, "-c", DAEMON, str(path)]) as daemon:
+        try:
+            wait_for(path.exists)
+            enter = ["nsenter", f"--net=/proc/{daemon.pid}/ns/net", "--"]
+            yield SimpleNamespace(socket=str(path), url=f"unix://{path}", enter=enter)
+        finally:
+            daemon.kill()
 
 
 def knock(port: int, enter: list[str]) -> bool:
@@ -40,28 +54,24 @@ def heard(server: socket.socket) -> bytes:
         return client.recv(4)
 
 
-def test_the_machines_engine_has_the_machines_network(engine: Engine):
+def test_the_machines_engine_has_the_machines_network(engine):
     with listen(engine, "127.0.0.1") as server:
         assert knock(server.getsockname()[1], [])
         assert heard(server) == b"here"
+    with pytest.raises(EngineError, match="assign requested address"):
+        listen(engine, "192.0.2.1")
 
 
-def test_an_engine_in_another_network(apart: OtherEngine):
-    with listen(apart.connect(), "127.0.0.1") as server:
+@pytest.mark.slow
+def test_an_engine_in_another_network(apart, monkeypatch):
+    with listen(apart, "127.0.0.1") as server:
         port = server.getsockname()[1]
         assert not knock(port, [])
-        assert knock(port, ["nsenter", f"--net=/proc/{apart.process.pid}/ns/net", "--"])
+        assert knock(port, apart.enter)
         assert heard(server) == b"here"
-
-
-def test_an_address_that_the_network_does_not_have(engine: Engine, apart: OtherEngine):
-    for each in (engine, apart.connect()):
-        with pytest.raises(EngineError, match="assign requested address"):
-            listen(each, "192.0.2.1")
-
-
-def test_a_network_that_cannot_be_entered(apart: OtherEngine, monkeypatch):
+    with pytest.raises(EngineError, match="assign requested address"):
+        listen(apart, "192.0.2.1")
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(EngineError, match=r"cannot be entered: .*nsenter") as error:
-        listen(apart.connect(), "127.0.0.1")
+        listen(apart, "127.0.0.1")
     assert "reprokit render" in error.value.hint

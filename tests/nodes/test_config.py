@@ -11,30 +11,24 @@ from reprokit.errors import UsageError
 from reprokit.nodes import config
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("me@lab", Node("me@lab", "lab", "me")),
-        ("me@10.0.0.3:2222", Node("me@10.0.0.3:2222", "10.0.0.3", "me", 2222)),
-        ("lab1", Node("lab1", "lab1")),
-        ("me@[fe80::1%eth0]:22", Node("me@[fe80::1%eth0]:22", "fe80::1%eth0", "me", 22)),
-        ("CORP\\a b@c@lab", Node("CORP\\a b@c@lab", "lab", "CORP\\a b@c")),
-    ],
-)
-def test_addresses(text, expected):
-    assert parse_node(text) == expected
+def test_addresses():
+    for text, *parts in (
+        ("me@lab", "lab", "me"),
+        ("me@10.0.0.3:2222", "10.0.0.3", "me", 2222),
+        ("lab1", "lab1"),
+        ("me@[fe80::1%eth0]:22", "fe80::1%eth0", "me", 22),
+        ("CORP\\a b@c@lab", "lab", "CORP\\a b@c"),
+    ):
+        assert parse_node(text) == Node(text, *parts)
+    assert parse_node("me@lab", jump="a@b:1,c").jump == "a@b:1,c"
+    with pytest.raises(UsageError, match="-oX"):
+        parse_node("me@lab", jump="a@b,-oX")
 
 
 @pytest.mark.parametrize("text", ["", "-oProxyCommand=x", "me@-oX", "me@", "me@lab:x", "me@lab:70000", "lab\n", "a b"])
 def test_invalid_addresses(text):
     with pytest.raises(UsageError):
         parse_node(text)
-
-
-def test_jumps_are_addresses_too():
-    assert parse_node("me@lab", jump="a@b:1,c").jump == "a@b:1,c"
-    with pytest.raises(UsageError, match="-oX"):
-        parse_node("me@lab", jump="a@b,-oX")
 
 
 @pytest.fixture
@@ -47,11 +41,8 @@ def written(tmp_path, monkeypatch):
 
 def test_the_configuration_names_nodes(written):
     written("nodes:\n  lab1:\n  lab2: me@x:22\n  lab3: {address: me@y, jump: gate}\n")
-    assert list(load().nodes) == [
-        Node("lab1", "lab1"),
-        Node("lab2", "x", "me", 22),
-        Node("lab3", "y", "me", 0, "gate"),
-    ]
+    nodes = [Node("lab1", "lab1"), Node("lab2", "x", "me", 22), Node("lab3", "y", "me", 0, "gate")]
+    assert list(load().nodes) == nodes
     assert config.find("lab3", jump="other") == Node("lab3", "y", "me", 0, "other")
     assert config.find("me@z") == Node("me@z", "z", "me")
 

@@ -1,23 +1,34 @@
-"""Push to and pull from a real registry, by the command line in processes of its own."""
+"""Push to and pull from a real registry, and the events of engines that do so."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import io
 import json
 import os
 import re
 import subprocess
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.image.lock.read import required_inputs
-from reprokit.image.lock.sections import sections
-from reprokit.image.render import render
-from reprokit.recipe.find import target
-from reprokit.supply.lock.file import lock_path, write
-from reprokit.supply.lock.model import Base, Lock, VariantLock
+from reprokit.nodes.image_reference import parse
+from reprokit.nodes.registry_client import remote_image
+from reprokit.nodes.transfer_progress import TransferProgress
+from reprokit.oci.layout import manifest_of
+from reprokit.oci.loader import LOADING
+from reprokit.oci.model import digest_of
+from tests.support.engines import NewDocker
+from tests.support.file_server import Behaviour, Server, status, whole
+from tests.support.images import noise, tar_of
+from tests.support.made import Made, tar
+from tests.support.ports import free_port
 from tests.support.registry import (
     MANIFEST,
     PASSWORD,
@@ -27,11 +38,32 @@ from tests.support.registry import (
     ask,
     command,
     credentials,
+    data,
     forget,
     make,
 )
+from tests.support.valve import Valve
+from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
+
+@pytest.fixture(scope="module")
+def registry(engine: Engine) -> Iterator[Registry]:
+    with Registry(engine) as registry:
+        yield registry
+
+
+@pytest.fixture
+def publish(engine: Engine, registry: Registry, name: str, call: Call) -> Callable[..., tuple[str, str]]:
+    """`publish(**labels)` pushes a new image of the recipe and removes it here; its ID, and its reference by digest."""
+
+    def push(**labels: str) -> tuple[str, str]:
+        made = make(engine, name, **labels)
+        done = call("push", f"{registry.host}/{name}:cpu")
+        assert done.returncode == 0, done.stderr
+        forget(engine, made)
+        return made, done.stdout.strip()
+
+    return push
 
 
 def blobs(registry: Registry, name: str) -> tuple[str, str]:
@@ -41,165 +73,279 @@ def blobs(registry: Registry, name: str) -> tuple[str, str]:
     return config, layer
 
 
-def test_push_and_pull(engine: Engine, name: str, call: Call):
+def program(place: Path, monkeypatch: pytest.MonkeyPatch, name: str, prints: str) -> None:
+    """A program on the PATH that prints a line."""
+    (place / name).write_text(f"#!/bin/sh\necho '{prints}'\n")
+    (place / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_push_and_pull(engine: Engine, registry: Registry, name: str, call: Call):
     made = make(engine, name)
-    with Registry(engine) as registry:
-        there = f"{registry.host}/lab/{name}"
-        pushed = call("push", f"{there}:cpu")
-        assert pushed.returncode == 0, pushed.stderr
-        assert re.fullmatch(rf"{re.escape(there)}@sha256:[0-9a-f]{{64}}\n", pushed.stdout)
-        assert "1 layer sent, 0 already present" in pushed.stderr
-        assert engine.image(f"{there}:cpu") is None  # the tag with the registry's name is removed
-        again = call("push", f"{there}:cpu")
-        assert again.stdout == pushed.stdout and "0 layers sent, 1 already present" in again.stderr
+    there = f"{registry.host}/lab/{name}"
+    pushed = call("push", f"{there}:cpu")
+    assert pushed.returncode == 0, pushed.stderr
+    assert re.fullmatch(rf"{re.escape(there)}@sha256:[0-9a-f]{{64}}\n", pushed.stdout)
+    assert "1 layer sent, 0 already present" in pushed.stderr
+    assert engine.image(f"{there}:cpu") is None  # the tag with the registry's name is removed
+    again = call("push", f"{there}:cpu")
+    assert again.stdout == pushed.stdout and "0 layers sent, 1 already present" in again.stderr
 
-        forget(engine, f"reprokit/{name}:cpu")
-        pulled = call("pull", f"{there}:cpu")
-        assert pulled.returncode == 0, pulled.stderr
-        assert "1 layer pulled" in pulled.stdout and pulled.stdout.startswith(f"reprokit/{name}:cpu is present")
-        assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+    forget(engine, f"reprokit/{name}:cpu")
+    pulled = call("pull", f"{there}:cpu")
+    assert pulled.returncode == 0, pulled.stderr
+    assert "1 layer pulled" in pulled.stdout and pulled.stdout.startswith(f"reprokit/{name}:cpu is present")
+    assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
 
-        asked = len(registry.asked)
-        warm = call("pull", pushed.stdout.strip())
-        assert warm.returncode == 0 and ", already present)" in warm.stdout
-        assert len(registry.asked) == asked  # a present image is found by digest without the registry
-
-
-@pytest.mark.parametrize(("by", "count"), [("digest", 8), ("name", 3)])
-def test_one_of_several_pulls_transfers_the_image(engine: Engine, name: str, call: Call, by: str, count: int):
-    make(engine, name)
-    with Registry(engine) as registry:
-        digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
-        forget(engine, f"reprokit/{name}:cpu")
-        before = len(registry.asked)
-        wanted = digest if by == "digest" else f"{registry.host}/{name}:cpu"
-        readers = [
-            subprocess.Popen(command("pull", wanted), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            for _ in range(count)
-        ]
-        ended = [(*reader.communicate(timeout=200), reader.returncode) for reader in readers]
-        assert [code for _, _, code in ended] == [0] * count, ended
-        assert sum("1 layer pulled" in out for out, _, _ in ended) == 1
-        fetched = Counter(path for path in registry.asked[before:] if "/blobs/sha256:" in path)
-        config, layer = blobs(registry, name)
-        assert fetched[layer] == 1
-        # It is read before the pull and by it, and once more by each process that looks up a tag.
-        assert fetched[config] == (2 if by == "digest" else 2 + count)
-        assert engine.image(f"reprokit/{name}:cpu")
+    requests = len(registry.asked)
+    warm = call("pull", pushed.stdout.strip())
+    assert warm.returncode == 0 and ", already present)" in warm.stdout
+    assert len(registry.asked) == requests  # a present image is looked up by digest without the registry
 
 
-def test_an_image_of_other_inputs_is_pulled_only_by_digest(engine: Engine, name: str, place: Path, call: Call):
-    (place / "recipes").mkdir()
-    text = f"name: {name}\npaper: {{title: T, venue: V, year: 2024, licence: none}}\nvariants:\n"
-    (place / "recipes" / f"{name}.yaml").write_text(text + '  cpu: {base: "debian:12"}\n')
-    lock(name)
+@pytest.mark.parametrize(("by", "count"), [("digest", 4), ("name", 3)])
+def test_one_of_several_pulls_transfers_the_image(engine, registry, name, call, publish, by: str, count: int):
+    _, digest = publish()
+    before = len(registry.asked)
+    reference = digest if by == "digest" else f"{registry.host}/{name}:cpu"
+    with ThreadPoolExecutor(count) as readers:
+        ended = list(readers.map(lambda _: call("pull", reference), range(count)))
+    assert [done.returncode for done in ended] == [0] * count, ended
+    assert sum("1 layer pulled" in done.stdout for done in ended) == 1
+    fetched = Counter(path for path in registry.asked[before:] if "/blobs/sha256:" in path)
+    config, layer = blobs(registry, name)
+    assert fetched[layer] == 1
+    # It is read before the pull and by it, and once more by each process that looks up a tag.
+    assert fetched[config] == (2 if by == "digest" else 2 + count)
+    assert engine.image(f"reprokit/{name}:cpu")
+
+
+def test_an_image_of_other_inputs_is_pulled_only_by_digest(engine, registry, name, call, recipe, locked):
+    recipe(name=name)
+    inputs = locked(name)
+    there = f"{registry.host}/{name}"
     make(engine, name, inputs="of-yesterday")
-    with Registry(engine) as registry:
-        pushed = call("push", f"{registry.host}/{name}")
-        assert "older than its lock" in pushed.stderr and pushed.returncode == 0
-        forget(engine, f"reprokit/{name}:cpu")
-        asked = len(registry.asked)
-        refused = call("pull", f"{registry.host}/{name}")
-        assert refused.returncode == 1
-        assert "built from other inputs than the lock" in refused.stderr and "by its digest" in refused.stderr
-        assert blobs(registry, name)[1] not in registry.asked[asked:]  # no layer was transferred
-        assert not engine.images([f"reprokit.recipe={name}"])
-        assert call("pull", pushed.stdout.strip()).returncode == 0
-        assert engine.image(f"reprokit/{name}:cpu")
+    pushed = call("push", there)
+    assert "older than its lock" in pushed.stderr and pushed.returncode == 0
+    forget(engine, f"reprokit/{name}:cpu")
+    requests = len(registry.asked)
+    refused = call("pull", there)
+    assert refused.returncode == 1
+    assert "built from other inputs than the lock" in refused.stderr and "by its digest" in refused.stderr
+    assert blobs(registry, name)[1] not in registry.asked[requests:]  # no layer was transferred
+    assert not engine.images([f"reprokit.recipe={name}"])
+    assert call("pull", pushed.stdout.strip()).returncode == 0
+    forget(engine, f"reprokit/{name}:cpu")
 
-        forget(engine, f"reprokit/{name}:cpu")
-        make(engine, name, inputs=required_inputs(target(name)) or "")
-        assert call("push", f"{registry.host}/{name}").returncode == 0
-        forget(engine, f"reprokit/{name}:cpu")
-        assert call("pull", f"{registry.host}/{name}").returncode == 0
-
-
-def lock(name: str) -> None:
-    """Write a lock with only a base beside the recipe."""
-    found = target(name)
-    rendered = render(found)
-    variant = VariantLock(
-        reprokit="0",
-        inputs=sections(found, rendered, "x86_64"),
-        python="3.11",
-        glibc="2.36",
-        machine="x86_64",
-        base=Base(reference="debian:12", digest="sha256:" + "1" * 64),
-    )
-    write(lock_path(found.path), Lock(recipe=name, variants={"cpu": variant}))
+    make(engine, name, inputs=inputs)
+    assert call("push", there).returncode == 0
+    forget(engine, f"reprokit/{name}:cpu")
+    assert call("pull", there).returncode == 0
 
 
 @pytest.mark.parametrize(
     ("labels", "words"),
     [({"variant": "gpu"}, "another image, {name}:gpu, under this name"), ({"recipe": ""}, "not an image of reprokit")],
 )
-def test_another_image_under_the_name_is_refused(engine: Engine, name: str, call: Call, labels: dict, words: str):
-    make(engine, name, owner=name, **labels)
-    with Registry(engine) as registry:
-        assert call("push", f"{registry.host}/{name}:cpu").returncode == 0
-        forget(engine, f"reprokit/{name}:cpu")
-        refused = call("pull", f"{registry.host}/{name}:cpu")
-        assert refused.returncode == 1 and words.format(name=name) in refused.stderr
-        assert not engine.images([f"reprokit.owner={name}"])
+def test_another_image_under_the_name_is_refused(engine, registry, name, call, publish, labels: dict, words: str):
+    publish(owner=name, **labels)
+    refused = call("pull", f"{registry.host}/{name}:cpu")
+    assert refused.returncode == 1 and words.format(name=name) in refused.stderr
+    assert not engine.images([f"reprokit.owner={name}"])
 
 
-def test_the_credentials_are_dockers(
-    engine: Engine, name: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_credentials_are_dockers(engine, name: str, place: Path, call: Call, monkeypatch: pytest.MonkeyPatch):
     make(engine, name)
-    with Registry(engine, closed=True) as registry:
-        there = f"{registry.host}/{name}:cpu"
-        for password in (None, "wrong"):
-            credentials(place, registry.host, password)
-            for verb in ("push", "pull"):
-                refused = call(verb, there)
-                assert refused.returncode == 4, refused
-                assert len(refused.stderr.splitlines()) == 2 and f"docker login {registry.host}" in refused.stderr
-        credentials(place, registry.host, PASSWORD)
+    with Registry(engine, closed=True) as closed:
+        there = f"{closed.host}/{name}:cpu"
+        for verb, password in (("push", None), ("pull", None), ("push", "wrong"), ("pull", "wrong")):
+            credentials(place, closed.host, password)
+            refused = call(verb, there)
+            assert refused.returncode == 4, refused
+            assert len(refused.stderr.splitlines()) == 2 and f"docker login {closed.host}" in refused.stderr
+        credentials(place, closed.host, PASSWORD)
         assert call("push", there).returncode == 0
         forget(engine, f"reprokit/{name}:cpu")
-        helper(place, registry.host, monkeypatch)
+        answer = json.dumps({"ServerURL": closed.host, "Username": USER, "Secret": PASSWORD})
+        program(place, monkeypatch, "docker-credential-test", answer)
+        (place / "docker" / "config.json").write_text(json.dumps({"credHelpers": {closed.host: "test"}}))
         assert call("pull", there).returncode == 0
         assert not any(PASSWORD in file.read_text(errors="replace") for file in (place / "home").rglob("*.*"))
 
 
-def helper(place: Path, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Docker's configuration with a credential helper instead."""
-    answer = json.dumps({"ServerURL": host, "Username": USER, "Secret": PASSWORD})
-    program = place / "docker-credential-test"
-    program.write_text(f"#!/bin/sh\necho '{answer}'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
-    (place / "docker" / "config.json").write_text(json.dumps({"credHelpers": {host: "test"}}))
-
-
-@pytest.mark.parametrize("verb", ["push", "pull"])
-def test_an_unreachable_registry(engine: Engine, name: str, verb: str, call: Call):
+def test_an_unreachable_registry_and_missing_images(engine: Engine, registry: Registry, name: str, call: Call):
+    missing = call("pull", f"{registry.host}/{name}:cpu")
+    assert missing.returncode == 4 and "reprokit push" in missing.stderr.splitlines()[-1]
+    unbuilt = call("push", f"{registry.host}/{name}:cpu")
+    assert unbuilt.returncode == 2 and f"reprokit build {name}:cpu" in unbuilt.stderr
     make(engine, name)
-    with Registry(engine) as registry:
-        there = f"{registry.host}/{name}:cpu"
-    done = call(verb, there)
-    assert done.returncode == 4, done
-    error, hint = done.stderr.splitlines()[-2:]
-    assert "refused" in error and hint.startswith("hint: check that the engine can reach 127.0.0.1:")
+    for verb in ("push", "pull"):
+        done = call(verb, f"127.0.0.1:{free_port()}/{name}:cpu")
+        assert done.returncode == 4, done
+        error, hint = done.stderr.splitlines()[-2:]
+        assert "refused" in error and hint.startswith("hint: check that the engine can reach 127.0.0.1:")
 
 
-def test_a_missing_image(engine: Engine, name: str, call: Call):
-    with Registry(engine) as registry:
-        done = call("pull", f"{registry.host}/{name}:cpu")
-        assert done.returncode == 4 and "reprokit push" in done.stderr.splitlines()[-1]
-        unbuilt = call("push", f"{registry.host}/{name}:cpu")
-        assert unbuilt.returncode == 2 and f"reprokit build {name}:cpu" in unbuilt.stderr
-
-
-def test_a_driver_that_is_too_old_is_reported(engine: Engine, name: str, place: Path, call: Call, monkeypatch):
-    make(engine, name, pins=json.dumps({"cuda": "12.4"}).replace('"', '\\"'))
-    smi = place / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho 'NVIDIA GeForce RTX 3090, 470.57.02, 8.6'\n")
-    smi.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
-    with Registry(engine) as registry:
-        assert call("push", f"{registry.host}/{name}:cpu").returncode == 0
-        done = call("pull", f"{registry.host}/{name}:cpu")
+def test_a_driver_that_is_too_old_is_reported(registry, name: str, place: Path, call: Call, publish, monkeypatch):
+    publish(pins=json.dumps({"cuda": "12.4"}).replace('"', '\\"'))
+    program(place, monkeypatch, "nvidia-smi", "NVIDIA GeForce RTX 3090, 470.57.02, 8.6")
+    done = call("pull", f"{registry.host}/{name}:cpu")
     assert done.returncode == 0
     assert f"reprokit/{name}:cpu: error: cuda=12.4 with driver=470.57.02" in done.stderr, done.stderr
+
+
+def test_an_index_of_several_architectures(engine: Engine, registry: Registry, name: str, call: Call, publish):
+    entries = []
+    for machine in ("riscv64", engine.version()["Arch"]):
+        made, reference = publish()
+        digest = reference.partition("@")[2]
+        size = len(ask(registry, f"{name}/manifests/{digest}", MANIFEST))
+        platform = {"architecture": machine, "os": "linux"}
+        entries.append({"mediaType": MANIFEST, "digest": digest, "size": size, "platform": platform})
+    kind = "application/vnd.docker.distribution.manifest.list.v2+json"
+    index = json.dumps({"schemaVersion": 2, "mediaType": kind, "manifests": entries}).encode()
+    ask(registry, f"{name}/manifests/cpu", kind, index)
+    digest = f"sha256:{hashlib.sha256(index).hexdigest()}"
+    seen = remote_image(engine, parse(f"{registry.host}/{name}"), digest)
+    assert seen and f"sha256:{hashlib.sha256(seen.config).hexdigest()}" == made
+    for reference in (f"{registry.host}/{name}:cpu", f"{registry.host}/{name}@{digest}"):
+        done = call("pull", reference)
+        assert done.returncode == 0 and digest in done.stdout, done
+    assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+
+
+def test_a_registry_with_tokens(engine: Engine, place: Path, no_proxies: None):
+    (image,) = Made.of({"x:1": [tar_of({"a": b"1"})]}).images
+    manifest, server = manifest_of(image), Server()
+    host, login = f"127.0.0.1:{server.port}", "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+
+    def behaves(content: bytes, authorization: str, **headers: str) -> Behaviour:
+        allowed, refused = whole(content), status(401, **headers)
+        return lambda request: (allowed if request.headers.get("authorization") == authorization else refused)(request)
+
+    challenge = f'Bearer realm="http://{host}/token",service="here",scope="repository:x:pull"'
+    for kind, content in (("manifests", manifest), ("blobs", image.config)):
+        path = f"/v2/x/{kind}/{digest_of(content)}"
+        server.url(path, behaves(content, "Bearer good", WWW_Authenticate=challenge))
+    server.url("/token?service=here&scope=repository%3Ax%3Apull", behaves(b'{"token": "good"}', login))
+    for password in (None, "wrong", PASSWORD):
+        credentials(place, host, password)
+        seen = remote_image(Engine.connect(), parse(f"{host}/x:cpu"), digest_of(manifest))
+        assert (seen is not None) == (password == PASSWORD)
+    assert seen and seen.config == image.config and len(seen.layers) == 1
+    server.close()
+
+
+def test_a_killed_pull_resumes_after_complete_layers(engine: Engine, registry: Registry, name: str, call: Call):
+    count = 6
+    dockerfile = "FROM scratch\n" + "".join(f"ADD {n}.tar /\n" for n in range(count))
+    context = tar_of({"Dockerfile": dockerfile.encode(), **{f"{n}.tar": data(2 << 20) for n in range(count)}})
+    labels = {"reprokit.recipe": name, "reprokit.variant": "cpu"}
+    for event in engine.build(io.BytesIO(context), tag=f"reprokit/{name}:cpu", labels=labels, rm=True):
+        assert "error" not in event, event
+    made = (engine.image(f"reprokit/{name}:cpu") or {})["Id"]
+    anchors = [f"{LOADING}={made}"]
+    digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
+    forget(engine, f"reprokit/{name}:cpu")
+    # Three layers come at a time, so that two or three of the six are complete when it shuts.
+    valve = Valve(registry.host, limit=(count - 2) * 2 << 20)
+    digest = digest.replace(registry.host, valve.host)
+    with subprocess.Popen(command("pull", digest), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pulling:
+        wait_for(lambda: engine.images(anchors) or pulling.poll() is not None)
+        pulling.kill()
+    assert engine.image(digest) is None and engine.images(anchors)  # only unnamed layers are present
+    time.sleep(1)  # the engine drops layers of no image
+    valve.open()
+    done = call("pull", digest)
+    assert done.returncode == 0, done.stderr
+    layers = re.search(r"(\d) layers? pulled, (\d) already present", done.stdout)
+    assert layers and int(layers[2]) >= 1 and int(layers[1]) + int(layers[2]) == count, done.stdout
+    assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+    assert engine.images(anchors) == []
+    valve.close()
+
+
+@pytest.mark.engine
+@pytest.mark.long
+@pytest.mark.parametrize("present", [3, 1], ids=["all layers", "the first"])
+def test_blobs_that_a_containerd_store_lacks_come_from_the_registry(debian, short_path, tmp_path, present: int):
+    """The store has layers of the image, unpacked from blobs of another compression."""
+    image = "reprokit/paper:cpu"
+    layers = [tar_of({f"bin/{seed}": noise(100_000, seed)}) for seed in range(3)]
+    published = Made.of({image: layers}, labels={"reprokit.recipe": "paper", "reprokit.variant": "cpu"})
+    other = Made.of({"other:1": layers[:present]}, pack=lambda layer: layer)
+    served = NewDocker(debian, short_path, containerd=True)
+    environment = {**os.environ, "DOCKER_HOST": served.address, "REPROKIT_HOME": str(tmp_path)}
+
+    def call(*args: str) -> subprocess.CompletedProcess[str]:
+        """The verb in the engine's network."""
+        words = [*served.enter, *command(*args)]
+        return subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+
+    try:
+        engine = served.connect()
+        with Registry(engine, enter=served.enter) as registry:
+            there = f"{registry.host}/{image}"
+            engine.load(iter([tar(published.files)]))
+            pushed = call("push", there)
+            assert pushed.returncode == 0, pushed.stderr
+            forget(engine, image)
+            engine.load(iter([tar(other.files)]))
+
+            # The fault, without reprokit.
+            list(engine.pull(there))
+            assert not engine.has_blobs(engine.image(there)["Id"])
+            exported = call("export", there, "-o", str(tmp_path / "x"))
+            assert exported.returncode == 3 and "lacks the blob sha256:" in exported.stderr, exported.stderr
+            engine.remove_image(there)
+
+            pulled = call("pull", there)
+            assert pulled.returncode == 0, pulled.stderr
+            assert "did not pull their blobs" in pulled.stderr and "3 layers pulled" in pulled.stdout
+            exported = call("export", image, "-o", str(tmp_path / "x.rkit"))
+            assert exported.returncode == 0, exported.stderr
+            requests = len(registry.asked)
+            again = call("pull", there)
+            assert ", already present)" in again.stdout and "/blobs/" not in " ".join(registry.asked[requests:])
+    finally:
+        served.stop()
+
+
+DIGEST = "sha256:" + "65" * 32
+PUSHED = f"cpu: digest: {DIGEST} size: 405"
+OLD_PUSH = [
+    {"status": "The push refers to repository [127.0.0.1:5999/x/t2]"},
+    {"status": "Preparing", "progressDetail": {}, "id": "aaaa"},
+    {"status": "Layer already exists", "progressDetail": {}, "id": "bbbb"},
+    {"status": "Pushing", "progressDetail": {"current": 512, "total": 1048576}, "id": "aaaa"},
+    # The estimate does not count the tar's headers.
+    {"status": "Pushing", "progressDetail": {"current": 1050624}, "id": "aaaa"},
+    {"status": "Pushed", "progressDetail": {}, "id": "aaaa"},
+    {"status": PUSHED},
+    {"progressDetail": {}, "aux": {"Tag": "cpu", "Digest": DIGEST, "Size": 405}},
+]
+NEW_PULL = [
+    {"status": "Pulling from x/t2", "id": "cpu"},
+    {"status": "Pulling fs layer", "progressDetail": {}, "id": "cccc"},
+    {"status": "Already exists", "progressDetail": {}, "id": "dddd"},
+    {"status": "Downloading", "progressDetail": {"current": 1049051, "total": 1049051}, "id": "cccc"},
+    {"status": "Download complete", "progressDetail": {"hidecounts": True}, "id": "cccc"},
+    {"status": f"Digest: {DIGEST}"},
+]
+
+
+@pytest.mark.parametrize(
+    ("events", "layers", "digest", "progress"),
+    [
+        (OLD_PUSH, 1, DIGEST, [(512, 1048576), (1050624, 1050624)]),
+        (NEW_PULL, 1, "", [(1049051, 1049051)]),
+        ([{"status": PUSHED}], 0, DIGEST, []),
+    ],
+)
+def test_events_are_summed(events: list, layers: int, digest: str, progress: list):
+    seen: list[tuple[int, int]] = []
+    said = "1 layer sent, 1 already present" if layers else "0 layers sent, 0 already present"
+    transfer = TransferProgress(lambda done, total: seen.append((done, total)))
+    for event in events:
+        transfer.update(event)
+    assert (transfer.described("sent"), transfer.digest, seen) == (said, digest, progress)

@@ -1,4 +1,4 @@
-"""Connections to nodes through real sshds."""
+"""Connections to nodes through real sshds, and the addresses of engines that ssh forwards."""
 
 from __future__ import annotations
 
@@ -9,41 +9,34 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.config import find
+from reprokit.nodes.forward import engine_behind
 from reprokit.nodes.inventory import SCRIPT, inventory, parse
 from reprokit.nodes.ssh import SshConnection
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
 AWKWARD = 'it\'s "100%" a\\tb !x $HOME `id` ü\n  second line\t*'
 
 
-def test_a_script_is_run_as_it_is(nodes):
-    with SshConnection(find(nodes["node1"].login)) as connection:
-        script = f"cat <<'END'\n{AWKWARD}\nEND\ncat; echo wrong >&2; exit 7"
-        answer = connection.run(script, b"and input\n")
-    assert (answer.stdout, answer.stderr, answer.returncode) == (f"{AWKWARD}\nand input\n", "wrong\n", 7)
-
-
-@pytest.mark.skipif(not shutil.which("csh"), reason="csh is not installed")
-def test_other_login_shells_run_scripts_unchanged(nodes):
-    """A login shell with other quoting than sh gets the line from ssh."""
+def test_a_script_is_run_as_it_is_by_every_login_shell(nodes):
     script = f"cat <<'END'\n{AWKWARD}\nEND\n"
-    with SshConnection(find(nodes["node1"].login)) as connection, connection.popen(script) as process:
-        *_, line = process.args
+    with SshConnection(find(nodes["node1"].login)) as connection:
+        answer = connection.run(f"{script}cat; echo wrong >&2; exit 7", b"and input\n")
+        with connection.popen(script) as process:
+            *_, line = process.args
+    assert (answer.stdout, answer.stderr, answer.returncode) == (f"{AWKWARD}\nand input\n", "wrong\n", 7)
+    # csh, whose quoting differs from that of sh, reads the same line.
     assert subprocess.run(["csh", "-c", line], capture_output=True, text=True, check=True).stdout == f"{AWKWARD}\n"
 
 
-def test_behind_a_jump_host(nodes):
+def test_behind_a_jump_host_and_by_a_name_of_the_ssh_configuration(nodes):
     with SshConnection(find(nodes["hidden"].login, jump=nodes["gate"].login)) as connection:
         assert inventory(connection).storage
-
-
-def test_names_of_the_ssh_configuration_reach_a_node(nodes):
     file = Path(os.environ["HOME"]) / ".ssh" / "config"
     before = file.read_text()
     hidden, gate = nodes["hidden"].address, nodes["gate"].login
@@ -57,18 +50,31 @@ def test_names_of_the_ssh_configuration_reach_a_node(nodes):
 
 def test_unreachable_nodes_say_why(nodes, monkeypatch):
     monkeypatch.setenv("RES_OPTIONS", "timeout:1 attempts:1")  # a name server may not answer at all
-    for text, said in [
-        (nodes.down, "route|unreachable|timed out"),
-        (f"nobody@{nodes['node1'].address}", "Permission denied"),
-        (f"{nodes['node1'].login}:23", "refused"),
-        ("root@nowhere.invalid", "resolve"),
-    ]:
-        with pytest.raises(SourceError, match=said) as error, SshConnection(find(text)):
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel takes the connection, and nobody answers
+        for text, said in [
+            (nodes.down, "route|unreachable|timed out"),
+            (f"nobody@{nodes['node1'].address}", "Permission denied"),
+            (f"{nodes['node1'].login}:23", "refused"),
+            ("root@nowhere.invalid", "resolve"),
+            (f"root@127.0.0.1:{silent.getsockname()[1]}", r"timed out|no login within"),
+        ]:
+            with pytest.raises(SourceError, match=said) as error, SshConnection(find(text)):
+                pass
+            assert error.value.where == text
+            assert error.value.hint
+
+
+def test_an_unknown_host_key_is_refused(nodes):
+    (nodes.folder / "known_hosts").rename(nodes.folder / "aside")
+    node = find(nodes["node1"].login)
+    try:
+        with pytest.raises(SourceError, match="Host key verification failed"), SshConnection(node):
             pass
-        assert error.value.where == text
-        assert error.value.hint
+    finally:
+        (nodes.folder / "aside").rename(nodes.folder / "known_hosts")
 
 
+@pytest.mark.slow
 def test_what_ssh_says_at_its_end_is_read(monkeypatch, tmp_path):
     """We look for output and find none; ssh writes its error and ends; then we see that it has ended."""
     ssh = tmp_path / "ssh"
@@ -79,43 +85,6 @@ def test_what_ssh_says_at_its_end_is_read(monkeypatch, tmp_path):
     monkeypatch.setattr(subprocess.Popen, "poll", lambda process: process.wait())
     with pytest.raises(SourceError, match="No route to host"), SshConnection(find("x")):
         pass
-
-
-def test_a_node_that_goes_down_is_noticed_soon(nodes):
-    """ssh itself would wait for an answer for ever."""
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # the kernel takes the connection, and nobody answers
-        node = find(f"root@127.0.0.1:{silent.getsockname()[1]}")
-        with pytest.raises(SourceError, match=r"timed out|no login within"), SshConnection(node):
-            pass
-
-
-def test_an_unknown_host_key_is_refused(nodes):
-    (nodes.folder / "known_hosts").rename(nodes.folder / "aside")
-    try:
-        with (
-            pytest.raises(SourceError, match="Host key verification failed"),
-            SshConnection(find(nodes["node1"].login)),
-        ):
-            pass
-    finally:
-        (nodes.folder / "aside").rename(nodes.folder / "known_hosts")
-
-
-def test_a_node_without_an_engine_says_so(nodes):
-    with SshConnection(find(nodes["gate"].login)) as connection, pytest.raises(EngineError, match="no Docker Engine"):
-        inventory(connection)
-
-
-def test_an_inventory_has_images_and_layers(nodes):
-    nodes["node1"].engine().import_image(iter([b"\0" * 10240]), "kept", "1", ["LABEL reprokit.recipe=r other=x"])
-    with SshConnection(find(nodes["node1"].login)) as connection:
-        found = inventory(connection)
-    image = next(i for i in found.images if "kept:1" in i.tags)
-    assert image.labels == {"reprokit.recipe": "r", "other": "x"}
-    assert image.id == (nodes["node1"].engine().image("kept:1") or {})["Id"]
-    assert found.chains.present((*image.layers, "sha256:other")) == 1
-    assert found.chains.present(("sha256:other", *image.layers)) == 0
-    nodes["node1"].engine().remove_image("kept:1")
 
 
 def test_a_killed_process_leaves_nothing_on_the_node(nodes):
@@ -133,6 +102,20 @@ def test_a_killed_process_leaves_nothing_on_the_node(nodes):
     wait_for(lambda: not machine.pids("root@notty"))
 
 
+def test_an_inventory_has_images_and_layers(nodes):
+    engine = nodes["node1"].engine()
+    engine.import_image(iter([b"\0" * 10240]), "kept", "1", ["LABEL reprokit.recipe=r other=x"])
+    with SshConnection(find(nodes["node1"].login)) as connection:
+        listed = inventory(connection)
+    (image,) = [image for image in listed.images if "kept:1" in image.tags]
+    assert image.labels == {"reprokit.recipe": "r", "other": "x"}
+    assert image.id == (engine.image("kept:1") or {})["Id"]
+    assert listed.chains.present((*image.layers, "sha256:other")) == 1
+    assert listed.chains.present(("sha256:other", *image.layers)) == 0
+    with SshConnection(find(nodes["gate"].login)) as connection, pytest.raises(EngineError, match="no Docker Engine"):
+        inventory(connection)
+
+
 def test_an_image_that_is_removed_while_it_is_listed(engine, tmp_path):
     shim = tmp_path / "docker"
     shim.write_text(f'#!/bin/sh\n[ "$1 $2" = "image ls" ] && echo sha256:{64 * "0"} || {shutil.which("docker")} "$@"\n')
@@ -140,3 +123,22 @@ def test_an_image_that_is_removed_while_it_is_listed(engine, tmp_path):
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
     done = subprocess.run(["sh", "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
     assert parse(done.stdout, "here").images == ()
+
+
+# An ssh that is not there: it is started for addresses that are forwarded.
+CONNECTION = SimpleNamespace(control=("/nowhere/ssh",), node=SimpleNamespace(name="lab"))
+
+
+def forwarded(address: str) -> None:
+    with engine_behind(CONNECTION, None, address):
+        pass
+
+
+def test_only_an_address_that_ssh_reads_as_it_is_is_forwarded():
+    sockets = ["unix:///tmp/${TOKEN}", "unix:///tmp/%h", "unix:///a:b", "unix:///a b"]
+    for address in [*sockets, "tcp://${TOKEN}:1", "tcp://h:1:2", "ssh://h"]:
+        with pytest.raises(EngineError, match="cannot forward an engine at"):
+            forwarded(address)
+    for address in ("unix:///run/user/1000/docker.sock", "tcp://10.0.0.1:2375", "tcp://[::1]:2375/"):
+        with pytest.raises(FileNotFoundError):
+            forwarded(address)

@@ -1,4 +1,4 @@
-"""`reprokit nodes` on nodes that are up, down, without an engine, behind a jump host, or in a container."""
+"""`reprokit nodes` on nodes that are up, down, without an engine, or behind a jump host, and what a node reports."""
 
 from __future__ import annotations
 
@@ -8,33 +8,22 @@ import os
 import signal
 import subprocess
 import sys
-import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from reprokit.image.lock.read import required_inputs
-from reprokit.image.lock.sections import sections
-from reprokit.image.render import render
-from reprokit.recipe.find import target
-from reprokit.supply.lock.file import lock_path, write
-from reprokit.supply.lock.model import Base, Lock, VariantLock
+from reprokit.host import machine
+from reprokit.host.gpu import GpuDevice
+from reprokit.host.user import Caller
+from reprokit.nodes.probe import SCRIPT, parse
 from tests.support.cluster import Cluster
+from tests.support.images import tar_of
 from tests.support.machine import Machine
-from tests.support.names import unique
 from tests.support.processes import send_when_asleep
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
-RECIPE = """\
-name: {name}
-paper: {{title: T, venue: V, year: 2024, licence: none}}
-variants:
-  cpu: {{base: "debian:12"}}
-  gpu: {{base: "debian:12"}}
-"""
 TWO_CARDS = """\
 #!/bin/sh
 case $1 in --query-gpu=name,driver_version,compute_cap) ;; *) exit 2 ;; esac
@@ -48,34 +37,12 @@ echo 'Field "compute_cap" is not a valid field to query.'
 exit 2
 """
 HUNG = "#!/bin/sh\nsleep 9999\n"
-Call = Callable[..., subprocess.CompletedProcess[str]]
-
-
-@pytest.fixture
-def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A recipe with a lock of its variant `cpu`."""
-    name = unique("survey")
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
-    monkeypatch.chdir(tmp_path)
-    found = target(f"{name}:cpu")
-    inputs = sections(found, render(found), "x86_64")
-    base = Base(reference="debian:12", digest="sha256:" + "1" * 64)
-    lock = VariantLock(reprokit="0", inputs=inputs, python="3.11", glibc="2.36", machine="x86_64", base=base)
-    write(lock_path(found.path), Lock(recipe=name, variants={"cpu": lock}))
-    return name
 
 
 def put(node: Machine, recipe: str, variant: str, inputs: str) -> None:
-    """Put an image there."""
+    """Put an empty image there."""
     labels = f"reprokit.recipe={recipe} reprokit.variant={variant} reprokit.inputs={inputs}"
-    node.engine().import_image(io.BytesIO(_empty()), f"reprokit/{recipe}", variant, [f"LABEL {labels}"])
-
-
-def _empty() -> bytes:
-    out = io.BytesIO()
-    tarfile.open(fileobj=out, mode="w").close()
-    return out.getvalue()
+    node.engine().import_image(io.BytesIO(tar_of({})), f"reprokit/{recipe}", variant, [f"LABEL {labels}"])
 
 
 @pytest.fixture
@@ -93,16 +60,13 @@ def smi(nodes: Cluster) -> Iterator[Callable[[Machine, str], None]]:
         node.inside("umount", "/usr/local/sbin")
 
 
-def call(*args: str) -> subprocess.CompletedProcess[str]:
-    return run_verb(*args)
-
-
-def test_the_table(nodes: Cluster, name: str, smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_table(nodes: Cluster, recipe, locked, smi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    name = recipe('  cpu: {base: "debian:12"}\n  gpu: {base: "debian:12"}\n')
     one, hidden, gate = nodes["node1"], nodes["hidden"], nodes["gate"]
     put(one, name, "cpu", "of-yesterday")
     put(one, name, "gpu", "any")
     put(one, "reprokit-test-unknown", "cpu", "any")
-    put(hidden, name, "cpu", required_inputs(target(f"{name}:cpu")) or "")
+    put(hidden, name, "cpu", locked(name))
     smi(one, TWO_CARDS)
     smi(hidden, OLD_DRIVER)
     config = tmp_path / "config.yaml"
@@ -111,22 +75,20 @@ def test_the_table(nodes: Cluster, name: str, smi, tmp_path: Path, monkeypatch: 
         f"  far: {{address: {hidden.login}, jump: {gate.login}}}\n  way: {gate.login}\n"
     )
     monkeypatch.setenv("REPROKIT_CONFIG", str(config))
-    done = call("nodes", "--timeout", "60", "--json")
+    done = run_verb("nodes", "--timeout", "60", "--json")
     assert done.returncode == 0, done.stderr
     lab1, lab2, far, way = json.loads(done.stdout)
-    engine = one.engine()
-    assert (lab1["name"], lab1["engine"], lab1["nested"]) == ("lab1", engine.version()["Version"], False)
+    assert (lab1["name"], lab1["engine"], lab1["nested"]) == ("lab1", one.engine().version()["Version"], False)
     assert lab1["gpus"] == [{"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6"}] * 2
     assert lab1["driver"] == "535.54.03" and lab1["free"] > 1 << 20 and lab1["error"] is None
-    mine = [(i["label"], i["freshness"]) for i in lab1["images"] if "test-" in i["label"]]
-    assert (f"{name}:cpu", "other inputs") in mine and (f"{name}:gpu", "no lock") in mine
-    assert ("reprokit-test-unknown:cpu", "") in mine
+    mine = {(image["label"], image["freshness"]) for image in lab1["images"]}
+    assert mine >= {(f"{name}:cpu", "other inputs"), (f"{name}:gpu", "no lock"), ("reprokit-test-unknown:cpu", "")}
     assert (lab2["reachable"], lab2["engine"]) == (False, None) and lab2["error"]
-    assert (f"{name}:cpu", "current") in [(i["label"], i["freshness"]) for i in far["images"]]
+    assert (f"{name}:cpu", "current") in [(image["label"], image["freshness"]) for image in far["images"]]
     assert (far["gpus"], far["driver"]) == ([], "440.33.01")
     assert way["reachable"] and way["engine"] is None and "no engine" in way["error"]
 
-    lines = call("nodes", "--timeout", "60").stdout.splitlines()
+    lines = run_verb("nodes", "--timeout", "60").stdout.splitlines()
     first, *_ = [line for line in lines if line.startswith("lab1")]
     assert "2 x NVIDIA GeForce RTX 3090" in first and "535.54.03" in first
     assert any(f"{name}:cpu (other inputs)" in line for line in lines)
@@ -135,33 +97,89 @@ def test_the_table(nodes: Cluster, name: str, smi, tmp_path: Path, monkeypatch: 
 
 def test_a_hanging_gpu_costs_no_more_than_the_limit(nodes: Cluster, smi):
     smi(nodes["node2"], HUNG)
-    (row,) = json.loads(call("nodes", nodes["node2"].login, "--timeout", "30", "--json").stdout)
-    assert row["engine"] and row["gpus"] == []
-    assert row["error"] == "nvidia-smi does not answer"
+    (row,) = json.loads(run_verb("nodes", nodes["node2"].login, "--timeout", "30", "--json").stdout)
+    assert row["engine"] and row["gpus"] == [] and row["error"] == "nvidia-smi does not answer"
 
 
-def test_none_answers(nodes: Cluster):
-    done = call("nodes", nodes.down, "--timeout", "1")
+def test_no_node_answers_or_is_configured(nodes: Cluster):
+    done = run_verb("nodes", nodes.down, "--timeout", "1")
     assert done.returncode == 4 and "down: " in done.stdout and "no node answers" in done.stderr
+    done = run_verb("nodes")
+    assert done.returncode == 2 and "nodes:" in done.stderr
 
 
+@pytest.mark.slow
 def test_ctrl_c_does_not_wait_for_a_node_that_never_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\ntouch "$0-asked"\nexec sleep 9999\n')  # ssh itself gives up after a while
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     words = [sys.executable, "-m", "reprokit", "nodes", "root@lab.test", "--timeout", "9999"]
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as asking:
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         try:
             wait_for((tmp_path / "ssh-asked").exists)
-            send_when_asleep(asking.pid)
-            _, errors = asking.communicate(timeout=200)
+            send_when_asleep(process.pid)
+            _, errors = process.communicate(timeout=200)
         finally:
-            asking.kill()
+            process.kill()
     # A shell sees 130 for both: CPython ends by the signal itself if it arrives while a dataclass is being made.
-    assert asking.returncode in (130, -signal.SIGINT) and b"interrupted" in errors
+    assert process.returncode in (130, -signal.SIGINT) and b"interrupted" in errors
 
 
-def test_none_configured():
-    done = call("nodes")
-    assert done.returncode == 2 and "nodes:" in done.stderr
+ID = "9f" * 32
+SAID = f"""\
+Welcome to lab1! reprokit:uid is nobody's
+reprokit:uid 1001
+reprokit:gid 100
+reprokit:groups 100 27 998
+reprokit:user ana
+reprokit:cache /home/ana/my caches
+reprokit:memory MemTotal:       65843332 kB
+reprokit:proxy http_proxy=http://proxy:3128
+reprokit:proxy NO_PROXY=localhost,.lab
+reprokit:listening    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1 0 100
+reprokit:listening    1: 00000000000000000000000000000000:0016 0000000000000000:0000 0A 00000000:00000000 0 0 0
+reprokit:mount 511 500 8:1 /docker/containers/{ID}/hostname /etc/hostname rw,relatime - ext4 /dev/sda1 rw
+reprokit:device /dev/nvidiactl
+reprokit:gpu NVIDIA A100-SXM4-80GB, 535.54.03, 8.0
+reprokit:driver 535.54.03
+reprokit:docker unix:///run/user/1001/docker.sock
+reprokit:running {ID}
+"""
+
+
+def test_all_facts():
+    seen = parse(SAID)
+    assert seen.caller == Caller(1001, 100, (100, 27, 998), "ana")
+    assert (seen.cache, seen.memory) == ("/home/ana/my caches", 65843332 * 1024)
+    assert seen.proxies == {"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.lab"}
+    assert seen.listening == {8080, 22} and seen.devices == ("/dev/nvidiactl",)
+    assert seen.gpus == (GpuDevice("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0"),)
+    assert seen.docker == "unix:///run/user/1001/docker.sock"
+    assert seen.nested and not seen.hung
+    assert not parse(SAID.replace(f"reprokit:running {ID}", "reprokit:running " + "aa" * 32)).nested
+
+
+def test_few_facts():
+    seen = parse("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:driver 440.33.01\n")
+    # The driver does not know compute_cap, or only its module is loaded.
+    assert seen.gpus == (GpuDevice("", "440.33.01", ""),)
+    assert seen.docker == "unix:///var/run/docker.sock" and not seen.nested and seen.memory is None
+
+
+@pytest.mark.parametrize("output", ["", "bash: id: command not found\n", "reprokit:uid x\nreprokit:gid 0\n"])
+def test_an_invalid_answer(output: str):
+    with pytest.raises(ValueError):
+        parse(output)
+
+
+def test_the_script_runs_anywhere():
+    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True)
+    seen = parse(done.stdout)
+    assert seen.cache.startswith("/") and seen.machine == machine.Machine().identity() != ""
+
+
+def test_a_line_of_digits_is_read_at_once():
+    """Searched, it would take hours, in which nothing else of the process goes on."""
+    assert parse(SAID + f"reprokit:memory {'9' * 4_000_000}\n").cache
+    assert parse(f"reprokit:memory {'9' * 4_000_000}\n{SAID}").memory is None

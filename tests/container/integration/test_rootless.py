@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,21 +17,12 @@ from tests.support.privileges import as_root
 from tests.support.rootless_engine import UID, RootlessEngine
 from tests.support.users import as_user, give
 
-pytestmark = [
-    pytest.mark.engine,
-    as_root(),
-]
 
-
-@pytest.fixture
-def rootless() -> Iterator[RootlessEngine]:
-    engine = RootlessEngine(Path(tempfile.mkdtemp(prefix="reprokit-test-")))
-    yield engine
-    engine.stop()
-
-
-def test_files_are_the_callers(engine, made, place, rootless):
+@pytest.mark.long
+@as_root()
+def test_files_are_the_callers(engine, made, place):
     give(place, UID, UID)
+    rootless = RootlessEngine(Path(tempfile.mkdtemp(prefix="reprokit-test-")))
     image = b"".join(engine.api.get_image(f"reprokit/{made.label}"))
 
     def work():
@@ -45,7 +35,10 @@ def test_files_are_the_callers(engine, made, place, rootless):
         finally:
             own.remove(name, force=True)
 
-    done = as_user(work, UID, UID)
+    try:
+        done = as_user(work, UID, UID)
+    finally:
+        rootless.stop()
     assert done.stdout == "0\n/root\n", done
     path = locate(made.workspace, made.path) / "made"
     assert (path.stat().st_uid, path.stat().st_gid) == (UID, UID)

@@ -5,13 +5,10 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 import reprokit
 from reprokit.container.execute import Completed, execute
@@ -20,45 +17,15 @@ from reprokit.errors import ReprokitError
 from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
 from tests.support.names import unique
-from tests.support.verbs import run_verb
+from tests.support.verbs import run_verb as call
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
-RECIPE = """\
-name: {name}
-paper: {{title: T, venue: V, year: 2024, licence: none}}
-variants:
-  cpu: {{base: "debian:12"}}
-"""
 PORT = 2222
 
 
-@pytest.fixture
-def name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A recipe in the current folder."""
-    name = unique("nested")
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
-    monkeypatch.chdir(tmp_path)
-    return name
-
-
 @contextlib.contextmanager
-def image(engine: Engine, name: str) -> Iterator[None]:
-    """The recipe's image on an engine; it and its containers are removed."""
-    tools = io.BytesIO(root_file_system(("sh", "cat", "tail", "touch")))
-    engine.import_image(tools, f"reprokit/{name}", "cpu", [f"LABEL reprokit.recipe={name} reprokit.variant=cpu"])
-    try:
-        yield
-    finally:
-        for made in engine.containers([f"reprokit.recipe={name}"]):
-            engine.remove(made["Id"], force=True)
-        engine.remove_image(f"reprokit/{name}:cpu", force=True)
-
-
-@contextlib.contextmanager
-def login(engine: Engine, binds: list[str], command: list[str]) -> Iterator[str]:
-    """The ID of a container that uses the programs of this machine."""
+def login(engine: Engine, recipe: str, binds: list[str], command: list[str]) -> Iterator[str]:
+    """The ID of a container that uses the programs of this machine; the recipe's image is on the engine, too."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as tar:
         for link in ("bin", "sbin", "lib", "lib64"):
@@ -68,34 +35,34 @@ def login(engine: Engine, binds: list[str], command: list[str]) -> Iterator[str]
     out.seek(0)
     name = unique("login")
     engine.import_image(out, name, "1", [])
+    tools = io.BytesIO(root_file_system(("sh", "cat", "tail", "touch")))
+    engine.import_image(tools, f"reprokit/{recipe}", "cpu", [f"LABEL reprokit.recipe={recipe} reprokit.variant=cpu"])
     host = {"NetworkMode": "host", "Binds": ["/usr:/usr", "/etc:/etc", *binds]}
     container = engine.create_container(name, {"Image": f"{name}:1", "Cmd": command, "HostConfig": host})
     try:
         engine.start(container)
         yield container
     finally:
-        with contextlib.suppress(ReprokitError):
-            engine.remove(container, force=True)
-        engine.remove_image(f"{name}:1", force=True)
+        for each in [container, *(made["Id"] for made in engine.containers([f"reprokit.recipe={recipe}"]))]:
+            with contextlib.suppress(ReprokitError):
+                engine.remove(each, force=True)
+        for image in (f"{name}:1", f"reprokit/{recipe}:cpu"):
+            engine.remove_image(image, force=True)
 
 
-def call(*args: str) -> subprocess.CompletedProcess[str]:
-    return run_verb(*args)
-
-
-def test_on_a_node(nodes: Cluster, name: str):
-    node = nodes["node3"]
-    engine = node.engine()
+def test_on_a_node(nodes: Cluster, recipe):
+    node, name = nodes["node3"], recipe()
     config = f"{node.folder}/inner_config"
     Path(config).write_text((node.folder / "sshd_config").read_text().replace("Port 22", f"Port {PORT}"))
-    known = nodes.folder / "known_hosts"
-    before = known.read_text()
-    known.write_text(before + f"[{node.address}]:{PORT} {(node.folder / 'hostkey.pub').read_text()}")
+    hosts = nodes.folder / "known_hosts"
+    before = hosts.read_text()
+    hosts.write_text(before + f"[{node.address}]:{PORT} {(node.folder / 'hostkey.pub').read_text()}")
     binds = [f"{node.folder}:{node.folder}", f"{node.home}:/root", "/run/docker.sock:/var/run/docker.sock"]
     serve = ["/bin/sh", "-c", f"mkdir -p /run/sshd /var/tmp /tmp; exec /usr/sbin/sshd -D -e -f {config}"]
     address = f"{node.login}:{PORT}"
     try:
-        with login(engine, binds, serve) as container, image(engine, name):
+        engine = node.engine()
+        with login(engine, name, binds, serve) as container:
             wait_for(lambda: b"listening" in b"".join(engine.logs(container)))
             (row,) = json.loads(call("nodes", address, "--timeout", "60", "--json").stdout)
             assert row["nested"] is True and row["engine"]
@@ -109,17 +76,17 @@ def test_on_a_node(nodes: Cluster, name: str):
             assert refused.returncode == 3, refused.stderr
             assert "/tmp is in the container that you are logged in to" in refused.stderr
     finally:
-        known.write_text(before)
+        hosts.write_text(before)
 
 
-def test_here(engine: Engine, name: str, tmp_path: Path):
+def test_here(engine: Engine, recipe, tmp_path: Path):
     """The same with reprokit itself in the container, in a folder with another path there."""
-    code = Path(reprokit.__file__).parent.parent
+    name, code = recipe(), Path(reprokit.__file__).parent.parent
     folders = {code, Path(sys.prefix), Path(sys.prefix).resolve(), Path(sys.base_prefix)}
     binds = [f"{folder.resolve()}:{folder}:ro" for folder in folders if not folder.is_relative_to("/usr")]
     socket = engine.url.removeprefix("unix://")
     binds += [f"{tmp_path}:/login", f"{socket}:/var/run/docker.sock"]
-    with login(engine, binds, ["/bin/sleep", "9999"]) as container, image(engine, name):
+    with login(engine, name, binds, ["/bin/sleep", "9999"]) as container:
 
         def inside(home: str, *words: str) -> Completed:
             env = {"PYTHONPATH": str(code), "REPROKIT_HOME": home, "REPROKIT_CONFIG": "/dev/null"}
@@ -132,4 +99,4 @@ def test_here(engine: Engine, name: str, tmp_path: Path):
         refused = inside("/elsewhere", "run", name, "--name", f"{name}-2", "--", "true")
         assert refused.exit_code == 3, refused
         assert "/elsewhere" in refused.stderr and "REPROKIT_HOME" in refused.stderr
-        assert not (Path("/elsewhere")).exists()
+        assert not Path("/elsewhere").exists()

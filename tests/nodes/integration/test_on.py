@@ -1,4 +1,4 @@
-"""`run --on` and `smoke --on`, with real engines, ssh and a terminal."""
+"""Verbs with `--on` a node, with real engines, ssh and a terminal."""
 
 from __future__ import annotations
 
@@ -15,75 +15,75 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.doctor.checks import CHECKS
+from reprokit.doctor.examine import examine
+from reprokit.doctor.node import examined
+from reprokit.nodes.config import find
+from reprokit.results.lines import read
 from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
+from tests.support.images import Images, noise
 from tests.support.machine import Machine
-from tests.support.names import unique
 from tests.support.processes import naming, send_when_asleep
+from tests.support.registry import command
+from tests.support.sender import MB
 from tests.support.terminals import typed
-from tests.support.verbs import run_verb
+from tests.support.verbs import run_verb as call
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.engine
-RECIPE = """\
-name: {name}
-paper: {{title: T, venue: V, year: 2024, licence: none}}
+TOP = """\
 smoke:
-  - {{command: echo fine, expect: fine}}
-  - {{command: nvidia-smi, gpu: true}}
-variants:
+  - {command: echo fine, expect: fine}
+  - {command: nvidia-smi, gpu: true}
+benchmarks:
+  spmm:
+    command: 'echo "took 5 ms for $TOKEN" | grep took'
+    parse: {values: [{pattern: 'took (?P<value>\\S+) ms for token', metric: spmm, unit: ms}]}
+"""
+VARIANT = """\
   cpu:
     base: "debian:12"
     ports: [18080]
-    requires: {{gpu: optional, driver: "450.80.02"}}
-    mounts: [{{source: data/in, target: /in}}]
+    requires: {gpu: optional, driver: "450.80.02"}
+    mounts: [{source: data/in, target: /in}]
 """
-TOOLS = ("bash", "sh", "sleep", "cat", "ls", "env", "tail", "id", "grep", "kill", "pwd", "touch", "true")
-Call = Callable[..., subprocess.CompletedProcess[str]]
+TOOLS = ("bash", "sh", "sleep", "cat", "ls", "env", "tail", "id", "kill", "pwd", "touch", "true", "head", "rm")
+
+
+def put(node: Machine, name: str, labels: str = "reprokit.min-driver=450.80.02", tools: tuple[str, ...] = ("grep",)):
+    """The recipe's image on a node."""
+    changes = ["ENV PATH=/bin", f"LABEL reprokit.recipe={name} reprokit.variant=cpu {labels}"]
+    node.engine().import_image(io.BytesIO(root_file_system((*TOOLS, *tools))), f"reprokit/{name}", "cpu", changes)
 
 
 @pytest.fixture
-def name(nodes: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A recipe here whose image is only on node1."""
-    name = unique("on")
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name))
+def name(nodes: Cluster, recipe, tmp_path: Path) -> str:
+    """A recipe here whose image is only on node1, its workspace, and the file `env` with a variable."""
+    name = recipe(VARIANT, TOP)
     (tmp_path / "workspaces" / name).mkdir(parents=True)
     (tmp_path / "workspaces" / name / "code.py").write_text("mine\n")
-    monkeypatch.chdir(tmp_path)
-    changes = ["ENV PATH=/bin", f"LABEL reprokit.recipe={name} reprokit.variant=cpu reprokit.min-driver=450.80.02"]
-    tools = io.BytesIO(root_file_system(TOOLS))
-    nodes["node1"].engine().import_image(tools, f"reprokit/{name}", "cpu", changes)
+    (tmp_path / "env").write_text("TOKEN=token\n")
+    put(nodes["node1"], name)
     return name
-
-
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "reprokit", *args]
-
-
-@pytest.fixture
-def call() -> Call:
-    return run_verb
 
 
 def on(machine: Machine, name: str, *words: str) -> list[str]:
     return ["run", name, "--on", machine.login, *words]
 
 
-def test_a_command_runs_there(nodes: Cluster, name: str, call: Call, tmp_path: Path):
+def test_a_command_runs_there(nodes: Cluster, name: str, tmp_path: Path):
     node = nodes["node1"]
     script = "cat; cat code.py; echo new > /in/made; echo wrong >&2; exit 7"
     done = call(*on(node, name, "--network", "none", "--", "sh", "-c", script), input="typed\n")
     assert (done.returncode, done.stdout) == (7, "typed\nmine\n"), done.stderr
-    (found,) = (node.home / ".cache/reprokit/workspaces").glob(f"{name}-*")
-    workspace = f"/root/.cache/reprokit/workspaces/{found.name}"
+    (home,) = (node.home / ".cache/reprokit/workspaces").glob(f"{name}-*")
     assert f"copying the workspace {tmp_path}/workspaces/{name} (5 B) to {node.login}" in done.stderr
-    assert f"the workspace on the node is {node.login}:{workspace}; changes there" in done.stderr
+    place = f"{node.login}:/root/.cache/reprokit/workspaces/{home.name}"
+    assert f"the workspace on the node is {place}; changes there" in done.stderr
     assert "wrong\n" in done.stderr
-    home = node.home / workspace.removeprefix("/root/")
     assert (home / "data" / "in" / "made").read_text() == "new\n"
     assert sorted(p.name for p in home.iterdir()) == ["code.py", "data"]
-    assert [p.name for p in home.parent.iterdir() if name in p.name] == [found.name]  # and no temporary folder
+    assert [p.name for p in home.parent.iterdir() if name in p.name] == [home.name]  # and no temporary folder
 
     # The node's copy is not overwritten, and no message mentions it.
     (home / "code.py").write_text("theirs\n")
@@ -99,8 +99,8 @@ def test_a_command_runs_there(nodes: Cluster, name: str, call: Call, tmp_path: P
 
 @pytest.fixture
 def ana(nodes: Cluster) -> Iterator[str]:
-    """A login on node4 of an ordinary user who may use its engine."""
-    node = nodes["node4"]
+    """A login on node3 of an ordinary user who may use its engine."""
+    node = nodes["node3"]
     home = node.folder / "ana"
     home.mkdir()
     os.chown(home, 1234, 2345)
@@ -121,10 +121,9 @@ def ana(nodes: Cluster) -> Iterator[str]:
         folder.chmod(mode)
 
 
-def test_the_command_runs_as_the_nodes_user(nodes: Cluster, name: str, call: Call, ana: str):
-    engine, home = nodes["node4"].engine(), nodes["node4"].folder / "ana"
-    labels = f"LABEL reprokit.recipe={name} reprokit.variant=cpu"
-    engine.import_image(io.BytesIO(root_file_system(TOOLS)), f"reprokit/{name}", "cpu", ["ENV PATH=/bin", labels])
+def test_the_command_runs_as_the_nodes_user(nodes: Cluster, name: str, ana: str):
+    engine, home = nodes["node3"].engine(), nodes["node3"].folder / "ana"
+    put(nodes["node3"], name)
     done = call("run", name, "--on", ana, "--network", "none", "--", "sh", "-c", "id; echo made > made")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("uid=1234(ana) gid=2345(ana) groups=2345(ana),3456"), done.stdout
@@ -144,33 +143,22 @@ def test_the_command_runs_as_the_nodes_user(nodes: Cluster, name: str, call: Cal
     assert json.loads(call("ps", "--on", ana, "--json").stdout) == []
 
 
-def test_a_missing_image_is_reported_with_the_command_that_sends_it(nodes: Cluster, name: str, call: Call):
-    done = call(*on(nodes["node2"], name, "--", "true"))
-    assert done.returncode == 2
-    assert f"hint: reprokit send {name}:cpu {nodes['node2'].login}" in done.stderr
-
-
-def test_a_node_that_is_down(nodes: Cluster, name: str, call: Call):
-    done = call("run", name, "--on", nodes.down, "--", "true")
-    assert done.returncode == 4 and nodes.down in done.stderr and len(done.stderr.splitlines()) == 2
-
-
-def test_a_node_without_an_engine(nodes: Cluster, name: str, call: Call):
-    done = call(*on(nodes["gate"], name, "--", "true"))
-    assert done.returncode == 3 and "no Docker Engine answers there" in done.stderr, done.stderr
-    assert nodes["gate"].login in done.stderr and len(done.stderr.splitlines()) == 2
-
-
-def test_a_node_behind_another(nodes: Cluster, name: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    hidden = nodes["hidden"]
+def test_a_node_that_cannot_run_it_is_named_with_the_remedy(nodes: Cluster, name: str, tmp_path: Path, monkeypatch):
     config = tmp_path / "config.yaml"
-    config.write_text(f"nodes:\n  far: {{address: {hidden.login}, jump: {nodes['gate'].login}}}\n")
+    config.write_text(f"nodes:\n  far: {{address: {nodes['hidden'].login}, jump: {nodes['gate'].login}}}\n")
     monkeypatch.setenv("REPROKIT_CONFIG", str(config))
-    done = call("run", name, "--on", "far", "--", "true")
-    assert done.returncode == 2 and f"reprokit send {name}:cpu far" in done.stderr
+    for node, code, words in (
+        (nodes["node2"].login, 2, f"hint: reprokit send {name}:cpu {nodes['node2'].login}"),
+        ("far", 2, f"reprokit send {name}:cpu far"),
+        (nodes.down, 4, nodes.down),
+        (nodes["gate"].login, 3, "no Docker Engine answers there"),
+    ):
+        done = call("run", name, "--on", node, "--", "true")
+        assert done.returncode == code and words in done.stderr and node in done.stderr, done.stderr
+        assert code == 2 or len(done.stderr.splitlines()) == 2
 
 
-def test_mounts_are_folders_of_the_node(nodes: Cluster, name: str, call: Call):
+def test_mounts_are_folders_of_the_node(nodes: Cluster, name: str):
     node = nodes["node1"]
     (node.home / "data set").mkdir(exist_ok=True)
     (node.home / "data set" / "x").write_text("there\n")
@@ -194,16 +182,13 @@ def started(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
             running.kill()
 
 
-def test_ports_are_the_nodes_own(nodes: Cluster, name: str, call: Call):
+def test_ports_are_the_nodes_own(nodes: Cluster, name: str):
     node = nodes["node1"]
-    enter = ["nsenter", "--net", f"--target={node.init}", "--"]
-    listen = "import signal, socket; s = socket.create_server(('127.0.0.1', 18080)); print(flush=True); signal.pause()"
-    with subprocess.Popen([*enter, sys.executable, "-c", listen], stdout=subprocess.PIPE) as taken:
-        try:
-            assert taken.stdout and taken.stdout.readline()
-            done = call(*on(node, name, "--", "true"))
-        finally:
-            taken.kill()
+    listen = (
+        "import signal, socket; s = socket.create_server(('127.0.0.1', 18080)); print('up', flush=True); signal.pause()"
+    )
+    with started(["nsenter", "--net", f"--target={node.init}", "--", sys.executable, "-c", listen]):
+        done = call(*on(node, name, "--", "true"))
     assert done.returncode == 0, done.stderr
     assert "port 18080 of the recipe is published as 18081: 18080 is taken" in done.stderr
     assert f"port 18081 is published on {node.login}; forward it with ssh -L 18081:127.0.0.1:18081" in done.stderr
@@ -220,12 +205,6 @@ def test_ctrl_c_ends_the_command_there(nodes: Cluster, name: str):
     wait_for(lambda: not naming(mark))
 
 
-def test_a_terminal_is_the_commands(nodes: Cluster, name: str):
-    words = command(*on(nodes["node1"], name, "-t", "--network", "none", "--", "sh"))
-    code, seen = typed(words, b"test -t 0 && echo a-$((6 * 7))-terminal; exit 5\n")
-    assert code == 5 and b"a-42-terminal" in seen, seen
-
-
 def test_the_network_of_the_node_fails(nodes: Cluster, name: str):
     node = nodes["node1"]
     words = command(*on(node, name, "--network", "none", "--", "sh", "-c", "echo up; sleep 9999"))
@@ -238,18 +217,122 @@ def test_the_network_of_the_node_fails(nodes: Cluster, name: str):
     assert running.returncode == 4 and b"the connection broke" in errors and node.login.encode() in errors, errors
 
 
-def test_smoke_runs_on_a_node(nodes: Cluster, name: str, call: Call):
+@pytest.mark.parametrize(
+    ("verb", "words"), [("run", ["-t", "--network", "none", "--", "sh"]), ("shell", ["--network", "none"])]
+)
+def test_a_terminal_is_the_commands(nodes: Cluster, name: str, verb: str, words: list[str]):
+    words = command(verb, name, "--on", nodes["node1"].login, "--env-file", "env", *words)
+    code, seen = typed(words, b"test -t 0 && echo a-$((6 * 7))-$TOKEN; exit 5\n")
+    assert code == 5 and b"a-42-token" in seen, seen
+
+
+def test_variables_of_a_file_here_reach_the_command_and_stay_nowhere(nodes: Cluster, name: str):
     node = nodes["node1"]
-    done = call("smoke", name, "--on", node.login, "--json")
+    done = call(*on(node, name, "--env-file", "env", "--network", "none", "--", "sh", "-c", "echo $TOKEN"))
+    assert (done.returncode, done.stdout) == (0, "token\n"), done.stderr
+    again = call("exec", name, "--on", node.login, "--", "sh", "-c", 'echo "${TOKEN:-none}"')
+    assert (again.returncode, again.stdout) == (0, "none\n"), again.stderr
+    (container,) = node.engine().containers([f"reprokit.recipe={name}"])
+    assert "TOKEN" not in json.dumps(node.engine().container(container["Id"]))
+
+
+def test_smoke_runs_on_a_node(nodes: Cluster, name: str):
+    node = nodes["node1"]
+    done = call("smoke", "--all", "--on", node.login, "--json")
     assert done.returncode == 0, done.stderr
-    (result,) = json.loads(done.stdout)["results"]
-    assert [(s["name"], s["status"]) for s in result["steps"]][-2:] == [("echo fine", "pass"), ("nvidia-smi", "skip")]
+    results = {result["name"]: result for result in json.loads(done.stdout)["results"]}
+    own = results.pop(f"{name}:cpu")
+    assert own["status"] == "pass"
+    assert [(s["name"], s["status"]) for s in own["steps"]][-2:] == [("echo fine", "pass"), ("nvidia-smi", "skip")]
     assert not any("smoke" in c["Names"][0] for c in node.engine().containers([f"reprokit.recipe={name}"]))
-    rest = call("smoke", "--all", "--on", node.login, "--json")
-    assert rest.returncode == 0, rest.stderr
-    others = {r["name"]: (r["status"], r["reason"]) for r in json.loads(rest.stdout)["results"]}
-    assert others.pop(f"{name}:cpu")[0] == "pass"
-    assert others and all(status == "skip" for status, _ in others.values())
-    assert others["fused-attention:cpu"][1] == f"its image is missing on {node.login}"
+    assert results and {result["status"] for result in results.values()} == {"skip"}
+    assert results["fused-attention:cpu"]["reason"] == f"its image is missing on {node.login}"
     absent = call("smoke", name, "--on", nodes["node2"].login)
     assert absent.returncode == 1 and "has no image" in absent.stdout
+
+
+def test_records_of_a_node_are_kept_here_and_name_it(nodes: Cluster, name: str, tmp_path: Path):
+    node = nodes["node1"]
+    bench = ("bench", name, "--on", node.login, "--env-file", "env", "--json")
+    done = call(*bench)
+    assert done.returncode == 0, done.stderr
+    (record,) = json.loads(done.stdout)["records"]
+    assert (record["samples"], record["node"], record["image_stale"]) == ([5.0], node.login, False)
+    assert record["image_digest"] == node.engine().image(f"reprokit/{name}:cpu")["Id"]
+    kept = (tmp_path / "results" / f"{name}.jsonl").read_text()
+    assert [json.loads(line)["node"] for line in kept.splitlines()] == [record["node"]]
+    (container,) = node.engine().containers([f"reprokit.recipe={name}"])
+    assert container["State"] == "exited"
+
+    put(node, name, "reprokit.dockerfile=other")
+    refused = call(*bench)
+    assert refused.returncode == 1 and f"the image of {name}:cpu is stale" in refused.stderr, refused.stderr
+    forced = call(*bench, "--stale")
+    assert forced.returncode == 0, forced.stderr
+    assert json.loads(forced.stdout)["records"][0]["image_stale"] is True
+
+
+@pytest.fixture
+def swept(nodes: Cluster, recipe, tmp_path: Path, monkeypatch) -> Callable[[int], tuple[dict, str, list]]:
+    """`swept(n)` runs a sweep of n jobs on nodes; the image on node2 lacks the program that the benchmark calls."""
+    pattern = "{values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}"
+    top = f"benchmarks:\n  spmm:\n    command: 'echo \"took $N ms\" | grep took'\n    parse: {pattern}\n"
+    name = recipe(top=top)
+    addresses = {node: nodes[node].login for node in ("node1", "node2", "node3")}
+    addresses |= {"away": nodes.down, "same": nodes["node1"].login}
+    (tmp_path / "config.yaml").write_text(json.dumps({"nodes": addresses}))
+    monkeypatch.setenv("REPROKIT_CONFIG", str(tmp_path / "config.yaml"))
+    for node in ("node1", "node2", "node3"):
+        put(nodes[node], name, tools=() if node == "node2" else ("grep",))
+
+    def sweep(count: int, *used: str) -> tuple[dict, str, list]:
+        runs = f"runs: [{{recipe: {name}, parameters: {{N: {[*range(count)]}}}}}]\n"
+        (tmp_path / "s.yaml").write_text(f"{runs}nodes: [{', '.join(used)}, away, same]\n")
+        done = call("sweep", tmp_path / "s.yaml", "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), done.stderr, read(tmp_path / "results" / f"{name}.jsonl")
+
+    return sweep
+
+
+@pytest.mark.parametrize(
+    ("count", "used"), [(2, ["node1", "node2"]), pytest.param(6, ["node1", "node2", "node3"], marks=pytest.mark.long)]
+)
+def test_jobs_of_a_sweep_run_on_all_nodes_and_failures_elsewhere(swept, count: int, used: list[str]):
+    data, errors, records = swept(count, *used)
+    assert (data["recorded"], data["failed"], data["plan"]["runner"]) == (count, [], "ssh")
+    assert sorted(record.samples[0] for record in records) == [*range(count)]
+    assert {record.node for record in records} == {*used} - {"node2"} and len({r.job for r in records}) == count
+    assert "same is left out: it is the same machine as node1" in errors
+    assert "away is left out: " in errors and "is tried again: node2: " in errors
+
+
+def test_doctor_examines_a_node(nodes: Cluster, monkeypatch: pytest.MonkeyPatch):
+    # The machine that runs the tests is busy.
+    monkeypatch.setattr("reprokit.doctor.examined.ENGINE_S", 60)
+    with examined(find(nodes["node1"].login), 60) as host:
+        findings = {finding.rule: finding for finding in examine(host, CHECKS, 120)}
+    assert {"engine", "storage", "kernel", "memory", "gpu", "clock"} <= set(findings)
+    assert findings["storage"].subjects[0].startswith("engine.storage=") and "mirrors" not in findings
+    done = call("doctor", "--on", nodes.down, "--json")
+    answer = json.loads(done.stdout)
+    assert (done.returncode, answer["ok"]) == (4, False)
+    assert [finding["rule"] for finding in answer["findings"]] == ["node.unreachable"]
+
+
+def test_an_export_excludes_layers_that_the_node_has(nodes: Cluster, images: Images, tmp_path: Path):
+    machine, out = nodes["node1"], tmp_path / "x.rkit"
+    base = images.base("held", {"a": noise(2 * MB, 77)})
+    upon = images.on(base, "upon-held", [{"b": noise(MB, 40000)}])
+
+    def absent() -> list[str]:
+        done = call("export", upon, "--for", machine.login, "-o", out, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["absent"]
+
+    assert absent() == []
+    machine.engine().load(images.engine.save(base))
+    assert absent() == images.engine.image(base)["RootFS"]["Layers"]
+    assert out.stat().st_size < MB
+    down = call("export", upon, "--for", nodes.down, "-o", out, "--json")
+    assert (down.returncode, nodes.down in down.stderr) == (4, True)
