@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from reprokit.compat.model import Finding
 from reprokit.doctor.bounded import NoAnswer
 from reprokit.doctor.checks import CHECKS
-from reprokit.doctor.examine import Check, examine
+from reprokit.doctor.examine import examine
 from reprokit.doctor.examined import Examined
 from reprokit.doctor.shell import Reported
 from tests.support.examined import INFO, FakeMachine, PlainEngine, target
@@ -59,27 +59,22 @@ class Anything(dict[str, list[str]]):
         return RUBBISH
 
 
-@pytest.mark.parametrize("check", OFFLINE, ids=lambda check: check.__name__.rpartition(".")[2])
 @pytest.mark.parametrize("how", ["hangs", "fails", "rubbish", "missing"])
-def test_one_check_whose_probes_are_broken(check: Check, how: str) -> None:
+def test_checks_whose_probes_are_broken(how: str) -> None:
+    for check in OFFLINE:
+        probe = Probe(how)
+        findings = examine(Examined(probe, probe.connect, RECIPE), [check], 0.1)
+        probe.released.set()
+        assert all(isinstance(finding, Finding) and finding.rule for finding in findings), check.__name__
+        assert all(finding.remedy for finding in findings if finding.severity != "info"), check.__name__
     probe = Probe(how)
-    found = examine(Examined(probe, probe.connect, RECIPE), [check], 0.1)
+    findings = examine(Examined(probe, probe.connect, RECIPE), OFFLINE, 0.5)
     probe.released.set()
-    assert all(isinstance(finding, Finding) and finding.rule for finding in found)
-    assert all(finding.remedy for finding in found if finding.severity != "info")
-
-
-@pytest.mark.parametrize("how", ["hangs", "fails", "rubbish", "missing"])
-@pytest.mark.slow
-def test_all_checks_whose_probes_are_broken(how: str) -> None:
-    probe = Probe(how)
-    found = examine(Examined(probe, probe.connect, RECIPE), OFFLINE, 0.5)
-    probe.released.set()
-    assert found
+    assert findings
     if how in ("hangs", "fails"):
-        named = {finding.rule.partition(".")[0] for finding in found} | {s for f in found for s in f.subjects}
-        assert {"engine", "kernel", "disk", "gpu"} <= named
-        assert any(finding.severity in ("error", "warning", "unknown") for finding in found)
+        names = {finding.rule.partition(".")[0] for finding in findings} | {s for f in findings for s in f.subjects}
+        assert {"engine", "kernel", "disk", "gpu"} <= names
+        assert any(finding.severity in ("error", "warning", "unknown") for finding in findings)
 
 
 def test_a_probe_that_says_rubbish_surprises_no_check() -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from reprokit.compat.model import Finding
 from reprokit.doctor.bounded import NoAnswer
-from reprokit.doctor.checks import clock, command, cpu, disk, kernel, locale, memory, recipe, ulimits
+from reprokit.doctor.checks import clock, command, cpu, kernel, locale, memory, recipe, ulimits
+from reprokit.doctor.checks import disk as disk_check
 from reprokit.doctor.examine import examine
 from tests.support.disk import Disk
 from tests.support.examined import INFO, FakeMachine, PlainEngine, target
@@ -110,12 +111,10 @@ def test_memory(machine: FakeMachine) -> None:
 )
 def test_what_df_prints(machine: FakeMachine, kilobytes: str, inodes: str, rules: set[str]) -> None:
     df(machine, kilobytes, inodes)
-    assert machine.rules(disk) == rules
+    assert machine.rules(disk_check) == rules
 
 
 def test_a_full_disk_does_not_stop_the_check(machine: FakeMachine, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
-    from reprokit.doctor.checks import disk as disk_check
-
     disk.limit("size=4k")
     for name in ("REPROKIT_HOME", "TMPDIR"):
         monkeypatch.setenv(name, str(disk.folder / "home"))
@@ -148,7 +147,7 @@ def test_a_program_that_hangs_hides_no_other_need_and_is_an_error(
         raise NoAnswer("no answer within 5 s")
 
     assert severities().keys() == {"host.gpu", "disk"}
-    for probe, rules in (((memory, "total"), {"disk", "host.gpu"}), ((disk, "free_bytes"), {"host.gpu"})):
+    for probe, rules in (((memory, "total"), {"disk", "host.gpu"}), ((disk_check, "free_bytes"), {"host.gpu"})):
         with monkeypatch.context() as patched:
             patched.setattr(*probe, hanging)
             assert severities().keys() == {*rules, "no-answer"}
