@@ -141,7 +141,7 @@ def test_an_image_of_other_inputs_is_measured_only_with_stale(call, bench, error
 
 
 def test_a_benchmark_that_fails_or_cannot_run_hides_no_other(call, bench, error, docker, busy, tmp_path):
-    nothing = error(Absent, "bench", f"{NAME}:cuda", "kernel")
+    nothing = error(EngineError, "bench", f"{NAME}:cuda", "kernel")
     assert f"nothing could run: all 1 benchmarks of {NAME}:cuda need a GPU" in nothing.message
     assert docker.image(f"reprokit/{NAME}:cuda") is None
     failed = bench("cuda", "broken", "kernel")
