@@ -1,4 +1,4 @@
-"""Locks and bundles by verb: `lock`, `fetch`, `outdated`, `verify`, `load`, `diff`, and the causes of their failures."""
+"""The verbs of locks and bundles: `lock`, `fetch`, `outdated`, `verify`, `load`, `diff`."""
 
 from __future__ import annotations
 
