@@ -155,20 +155,18 @@ def swapped(root: Path, outside: Path) -> Iterator[Path]:
     thread.join()
 
 
-def test_a_path_that_is_swapped_leads_out(swapped: Path, outside: Path):
-    """What Folder is for: the same attack on a path."""
+@pytest.mark.slow
+def test_a_folder_that_is_swapped_leads_nowhere(root: Path, swapped: Path, outside: Path):
+    # The control: the same attack on a path leads out.
     deadline = time.monotonic() + 300
     while names(outside) == ["secret"]:
         assert time.monotonic() < deadline
         with contextlib.suppress(OSError):
             (swapped / "new").write_bytes(b"x")
-
-
-@pytest.mark.slow
-def test_a_folder_that_is_swapped_leads_nowhere(root: Path, swapped: Path, outside: Path):
+    (outside / "new").unlink()
     written = 0
     with Folder(root) as folder:
-        for _ in range(3000):
+        for _ in range(1000):
             with contextlib.suppress(UsageError, OSError):
                 replace(folder, "d/secret", b"x")
                 written += 1
@@ -177,16 +175,16 @@ def test_a_folder_that_is_swapped_leads_nowhere(root: Path, swapped: Path, outsi
 
 
 def packed(root: Path, swap: Callable[[], None] = lambda: None) -> dict[str, tarfile.TarInfo]:
-    """What is packed of a folder; `swap` is called once the first file has been asked for."""
+    """What is packed of a folder; `swap` is called before the file `now`."""
     buffer = io.BytesIO()
 
-    def leaves_out(name: str) -> bool:
+    def excluded(name: str) -> bool:
         if name == "now":
             swap()
         return name in ("now", "left")
 
     with tarfile.open(fileobj=buffer, mode="w") as tar:
-        pack(root, tar, leaves_out)
+        pack(root, tar, excluded)
     buffer.seek(0)
     with tarfile.open(fileobj=buffer) as tar:
         return {member.name: member for member in tar}
@@ -200,11 +198,12 @@ def test_a_folder_is_packed_with_its_links_as_they_are(root: Path, tmp_path: Pat
     (root / "link").symlink_to(tmp_path)
     (root / "a/dangling").symlink_to("nowhere")
     os.mkfifo(root / "pipe")
-    found = packed(root)
-    assert sorted(found) == ["a", "a/dangling", "a/f", "link", "second"]
-    assert found["a"].isdir() and found["link"].linkname == str(tmp_path) and found["a/dangling"].linkname == "nowhere"
-    for name in ("a/f", "second"):
-        assert (found[name].size, found[name].mode, found[name].uid, found[name].uname) == (7, 0o640, 0, "")
+    entries = packed(root)
+    assert sorted(entries) == ["a", "a/dangling", "a/f", "link", "second"]
+    assert entries["a"].isdir() and entries["link"].linkname == str(tmp_path)
+    assert entries["a/dangling"].linkname == "nowhere"
+    for entry in (entries["a/f"], entries["second"]):
+        assert (entry.size, entry.mode, entry.uid, entry.uname) == (7, 0o640, 0, "")
 
 
 def test_a_folder_that_is_replaced_by_a_link_while_it_is_packed_leads_nowhere(root: Path, outside: Path):
@@ -215,21 +214,18 @@ def test_a_folder_that_is_replaced_by_a_link_while_it_is_packed_leads_nowhere(ro
         (root / "inner").rmdir()
         (root / "inner").symlink_to(outside)
 
-    found = packed(root, swap)
-    assert list(found) == ["inner"] and found["inner"].issym()
+    entries = packed(root, swap)
+    assert list(entries) == ["inner"] and entries["inner"].issym()
     # The control: read by path, the host's file comes along.
     assert [path.name for path in (root / "inner").iterdir()] == ["secret"]
 
 
-def test_a_file_that_goes_while_a_folder_is_packed_is_reported(root: Path):
+def test_what_goes_or_cannot_be_listed_while_a_folder_is_packed_is_reported(root: Path, monkeypatch):
     (root / "now").touch()
     (root / "x").touch()
     with pytest.raises(UsageError, match="replaced while it was read"):
         packed(root, (root / "x").unlink)
-
-
-def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    (tmp_path / "inner").mkdir()
+    (root / "inner").mkdir()
     real = os.scandir
 
     def scandir(where):
@@ -239,4 +235,4 @@ def test_a_folder_that_cannot_be_listed_is_not_passed_over(tmp_path: Path, monke
 
     monkeypatch.setattr(os, "scandir", scandir)
     with pytest.raises(PermissionError):
-        packed(tmp_path)
+        packed(root)
