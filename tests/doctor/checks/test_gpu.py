@@ -56,7 +56,7 @@ def test_four_that_work_and_none(machine: FakeMachine) -> None:
 
 
 @pytest.mark.slow
-def test_cards_fall_off_the_bus(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cards_fall_off_the_bus_as_in_the_notes(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """First nvidia-smi hangs, then it finds no devices, while the bus lists four."""
     cards(machine, *FOUR).program("nvidia-smi", "trap '' TERM\nsleep 9999")
     shutil.rmtree(machine.root / "proc/driver/nvidia/gpus" / FOUR[2])
