@@ -193,29 +193,14 @@ def test_a_services_recipe_that_is_unknown_or_leads_back(findings, recipe, servi
     assert finding["reason"].startswith(reason) and finding["subjects"] == [f"{file}:7"]
 
 
-REFUSED = {
-    "unknown-block": ('{base: "debian:12", blocks: [pyhton]}', "unknown block 'pyhton'"),
-    "order": ('{base: "debian:12", pins: {python: "3.11", torch: 2.1.0}, blocks: [torch, python]}', "before it"),
-    "wheels": ('{base: "debian:12", pins: {python: "3.11"}, wheels: ["six==1.16.0"], blocks: [python]}', "`wheels`"),
-    "option": ('{base: "debian:12", pins: {python: "3.11"}, blocks: [{python: {odd: true}}]}', "no option 'odd'"),
-    "line-break": (
-        '{base: "debian:12", pins: {python: "3.11"}, blocks: [python, {imports: {modules: ["a\\nb"]}}]}',
-        "control character",
-    ),
-    "own-block": ('{base: "debian:12", blocks: [mine]}', "writes nothing"),
-    "pin": ('{base: "debian:12", pins: {python: "3"}, blocks: [python]}', "needs a minor version"),
-}
-
-
 def test_all_that_render_refuses_is_an_error_of_check(findings, error, recipe, tmp_path: Path):
     (tmp_path / "recipes" / "blocks").mkdir(parents=True)
-    (tmp_path / "recipes" / "blocks" / "mine.j2").write_text("{#\ndoes: x\n#}\n{% block final %}{% endblock %}\n")
-    for name, (variant, _) in REFUSED.items():
-        recipe(name, f"variants:\n  cpu: {variant}\n")
-    errors = {finding["recipe"]: finding for finding in findings(*REFUSED) if finding["rule"] == "recipe"}
-    for name, (_, words) in REFUSED.items():
-        assert words in errors[f"{name}:cpu"]["reason"]
-        where = "blocks/mine.j2" if name == "own-block" else f"{name}.yaml"
-        assert errors[f"{name}:cpu"]["subjects"][0].startswith(str(tmp_path / "recipes" / where))
-    refused = error(UsageError, "render", "order")
-    assert (errors["order:cpu"]["reason"], errors["order:cpu"]["remedy"]) == (refused.message, refused.hint)
+    own = tmp_path / "recipes" / "blocks" / "mine.j2"
+    own.write_text("{#\ndoes: x\n#}\n{% block final %}{% endblock %}\n")
+    files = {"order": recipe("order", "variants: {cpu: {base: 'debian:12', blocks: [torch, python]}}\n"), "own": own}
+    recipe("own", "variants: {cpu: {base: 'debian:12', blocks: [mine]}}\n")
+    for name, file in files.items():
+        (finding,) = [each for each in findings(name) if each["rule"] == "recipe"]
+        refused = error(UsageError, "render", name)
+        assert (finding["reason"], finding["remedy"]) == (refused.message, refused.hint)
+        assert finding["recipe"] == f"{name}:cpu" and finding["subjects"][0].startswith(str(file))
