@@ -53,6 +53,8 @@ def test_the_findings_as_json(check, findings, recipe):
     assert "cuda=11.1" in finding["nearest"] and "cuda=11.1" in finding["remedy"]
     (finding,) = findings("--pins", "torch=1.8.0", "--gpu", "H100", "--for", "run")
     assert finding["subjects"] == ["torch=1.8.0", "gpu=H100 (sm_90)"] and "torch=2.1.0" in finding["nearest"]
+    (finding,) = findings("--pins", "base=nvidia/cuda:11.3.0-devel-ubuntu18.04")
+    assert "base=nvidia/cuda:11.3.1-devel-ubuntu18.04" in finding["nearest"]
     assert json.loads(check("--pins", "cuda=11.8", "--json").stdout) == {"ok": True, "findings": []}
     recipe("reddit", RECIPE)
     (finding,) = findings("reddit")
@@ -193,7 +195,7 @@ def test_a_services_recipe_that_is_unknown_or_leads_back(findings, recipe, servi
     assert finding["reason"].startswith(reason) and finding["subjects"] == [f"{file}:7"]
 
 
-def test_all_that_render_refuses_is_an_error_of_check(findings, error, recipe, tmp_path: Path):
+def test_all_that_render_refuses_is_an_error_of_check(check, findings, error, recipe, tmp_path: Path):
     (tmp_path / "recipes" / "blocks").mkdir(parents=True)
     own = tmp_path / "recipes" / "blocks" / "mine.j2"
     own.write_text("{#\ndoes: x\n#}\n{% block final %}{% endblock %}\n")
@@ -204,3 +206,5 @@ def test_all_that_render_refuses_is_an_error_of_check(findings, error, recipe, t
         refused = error(UsageError, "render", name)
         assert (finding["reason"], finding["remedy"]) == (refused.message, refused.hint)
         assert finding["recipe"] == f"{name}:cpu" and finding["subjects"][0].startswith(str(file))
+    own.write_text("{#\ndoes: x\n#}\n{% block final %}\nRUN true\n{% endblock %}\n")
+    assert check("own").stdout == "own:cpu: ok\n"

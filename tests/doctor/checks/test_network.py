@@ -131,3 +131,5 @@ def test_keys_for_nodes(machine: FakeMachine, tmp_path: Path, monkeypatch: pytes
     (tmp_path / ".ssh").mkdir()
     (tmp_path / ".ssh/id_ed25519.pub").write_text("x")
     assert machine.rules(ssh_agent) == set()
+    monkeypatch.setenv("REPROKIT_CONFIG", "/nonexistent.yaml")
+    assert [finding.severity for finding in machine.find(ssh_agent)] == ["unknown"]
