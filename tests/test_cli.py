@@ -1,4 +1,4 @@
-"""The command line itself: help, spelling, exit codes, and what is not imported."""
+"""The command line itself: help, spelling, exit codes, signals, and what is not imported."""
 
 from __future__ import annotations
 
@@ -9,77 +9,119 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
-from reprokit import __version__, cli
+from reprokit import __version__, cli, completion
 from reprokit.errors import WorkFailed
 from reprokit.explain.last import read_log
 from reprokit.recipe import schema
-from reprokit.verbs import OTHER_NAMES, VERBS
+from reprokit.verbs import GROUPS, OTHER_NAMES, VERBS, load_verb
 from tests.support.paths import ROOT
 from tests.support.processes import send_when_asleep
+from tests.support.verbs import run_verb
 
 REPROKIT = [sys.executable, "-m", "reprokit"]
 
 
-def reprokit(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*REPROKIT, *args], capture_output=True, text=True, env={**os.environ, **env}, timeout=120, check=False
-    )
+def python(code: str, *args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code, *args]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **env}, check=False)
 
 
-def test_no_verb_prints_help_and_is_no_error():
-    done = reprokit()
-    assert done.returncode == 0
-    for verb, line in VERBS.items():
-        assert verb in done.stdout and line.split(",")[0][:30] in done.stdout
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """`run("list", "--json")`: exit code, standard output and standard error, in this process."""
+
+    def words(*args: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["reprokit", *args])
+        code = cli._run()
+        return code, *capsys.readouterr()
+
+    return words
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.slow
-def test_a_standard_stream_may_be_closed(closed: str):
-    command = ["sh", "-c", f'"$@" {closed}', "sh", *REPROKIT]
-    for verb, code in (("blocks", 0), ("biuld", 2)):
-        done = subprocess.run([*command, verb], capture_output=True, text=True, timeout=120, check=False)
-        assert (done.returncode, "bug" in done.stderr) == (code, False)
+def commands() -> Iterator[tuple[str, Any]]:
+    """Each verb, and each verb of a group such as `results list`, with its command."""
+    for verb in VERBS:
+        command = load_verb(verb)
+        for name, each in getattr(command, "commands", {"": command}).items():
+            yield f"{verb} {name}".rstrip(), each
 
 
-def test_a_misspelt_verb_names_the_right_one():
-    done = reprokit("biuld")
-    assert done.returncode == 2
-    assert done.stderr == "error: unknown verb 'biuld'; did you mean build?\nhint: see `reprokit --help`\n"
-    assert done.stdout == ""
+def test_each_verb_has_its_line_of_the_table_and_two_examples_that_parse():
+    assert {verb: load_verb(verb).help.splitlines()[0] for verb in VERBS} == VERBS
+    for name, command in commands():
+        lines = [line.strip() for line in (command.epilog or "").splitlines()]
+        examples = lines[lines.index("Examples:") + 1 :]
+        assert len(examples) == 2, name
+        for example in examples:
+            words = shlex.split(example.partition(" > ")[0])
+            start = ["reprokit", *name.split()]
+            assert words[: len(start)] == start
+            command.make_context(name, words[len(start) :])  # raises where an option or a value is wrong
 
 
-@pytest.mark.parametrize(("verb", "right"), OTHER_NAMES.items())
-def test_verbs_of_other_programs_lead_to_ours(monkeypatch, capsys, verb: str, right: str):
-    monkeypatch.setattr(sys, "argv", ["reprokit", verb])
-    assert cli._run() == 2
-    assert f"hint: `reprokit {right}` does that" in capsys.readouterr().err
-    assert right in (*VERBS, "--version")
+def test_the_help_groups_the_verbs_and_wraps_to_the_terminal(monkeypatch):
+    def helped(*words: str, columns: int = 80) -> str:
+        monkeypatch.setenv("COLUMNS", str(columns))
+        return CliRunner().invoke(cli.app, [*words, "--help"], terminal_width=columns).stdout
+
+    assert CliRunner().invoke(cli.app, []).stdout == helped()
+    sections = re.findall(r"^(\S[^:\n]*):\n((?:  .*\n?)+)", helped(), re.MULTILINE)
+    shown = {title: re.findall(r"^  (\w+) ", text, re.MULTILINE) for title, text in sections if title != "Options"}
+    assert shown == {title: list(verbs) for title, verbs in GROUPS.items()}
+    assert "    reprokit bench fused-attention\n    reprokit bench taco:cpu" in helped("bench")
+    for columns, least in ((60, 50), (80, 70), (150, 110)):
+        for words in ((), ("bench",), ("results", "compare")):
+            longest = max(map(len, helped(*words, columns=columns).splitlines()))
+            assert longest <= columns and (words or longest >= least)
 
 
-def test_a_bug_leaves_a_log_without_secrets(monkeypatch, capsys, tmp_path):
+def test_wrong_usage_is_one_line_and_a_hint(run):
+    see = "hint: see `reprokit completion --help`"
+    publish = "hint: --publish (-p) names the port of the host"
+    follow = "hint: options of a command in the container follow `--`: `reprokit run NAME -- ls -l`"
+    for words, message, hint in (
+        ("biuld", "error: unknown verb 'biuld'; did you mean build?", "hint: see `reprokit --help`"),
+        ("list --colour", "error: No such option: --colour", "hint: see `reprokit list --help`"),
+        ("run gnn ls -l", "error: No such option: -l", follow),
+        ("run", "error: Missing argument 'NAME[:VARIANT]'.", "hint: see `reprokit run --help`"),
+        ("completion", "error: Missing argument 'shell'. Choose from: bash, zsh, fish", see),
+        ("completion tcsh", "error: Invalid value for 'shell': 'tcsh' is not one of 'bash', 'zsh', 'fish'.", see),
+        ("run taco --port 8889", "error: No such option: --port", publish),
+        ("notebook taco --port 8889", "error: No such option: --port", publish),
+        *(
+            (verb, f"error: unknown verb '{verb}'", f"hint: `reprokit {ours}` does that")
+            for verb, ours in OTHER_NAMES.items()
+        ),
+    ):
+        code, out, err = run(*words.split())
+        assert (code, out) == (2, "") and err.splitlines()[1:] == [hint], words
+        assert err.startswith(message)
+    assert set(OTHER_NAMES.values()) <= {*VERBS, "--version"}
+
+
+def test_a_bug_leaves_a_log_without_secrets(run, monkeypatch, tmp_path):
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
     monkeypatch.setenv("MY_TOKEN", "hunter2hunter2")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/none")
-    monkeypatch.setattr(sys, "argv", ["reprokit", "schema"])
 
     def fail() -> None:
         raise ZeroDivisionError("at https://me:pw@host.example/x with hunter2hunter2")
 
     monkeypatch.setattr(schema, "schema", fail)
-    assert cli._run() == 1
-    shown = capsys.readouterr().err
+    code, _, err = run("schema")
     (log,) = tmp_path.glob("state/failures/bug-*.log")
-    assert f"hint: report it with the log {log};" in shown
+    assert code == 1 and f"hint: report it with the log {log};" in err
     text = log.read_text()
-    assert all(
-        part in text for part in (f"reprokit {__version__}", "verb schema", "engine: no Docker Engine", "in fail")
-    )
+    parts = (f"reprokit {__version__}", "verb schema", "engine: no Docker Engine", "in fail")
+    assert [part for part in parts if part not in text] == []
     assert "hunter2" not in text and "me:pw" not in text
     assert "ZeroDivisionError" in read_log()[0].decode()
 
@@ -101,40 +143,11 @@ def test_an_error_ends_with_its_explanation(monkeypatch, capsys):
     assert capsys.readouterr().err == shown
 
 
-def test_an_unknown_option_is_wrong_usage():
-    done = reprokit("list", "--colour")
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: No such option")
-
-
-@pytest.mark.slow
-def test_an_option_of_the_command_in_the_container_is_said_to_follow_two_dashes():
-    done = reprokit("run", "gnn", "ls", "-l")
-    assert done.stderr == (
-        "error: No such option: -l\n"
-        "hint: options of a command in the container follow `--`: `reprokit run NAME -- ls -l`\n"
-    )
-    assert "hint: see `reprokit run --help`" in reprokit("run").stderr
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "error: Missing argument 'shell'. Choose from: bash, zsh, fish"),
-        (["tcsh"], "error: Invalid value for 'shell': 'tcsh' is not one of 'bash', 'zsh', 'fish'."),
-    ],
-)
-def test_a_wrong_choice_is_one_line_in_the_words_of_the_user(arguments, message):
-    assert reprokit("completion", *arguments).stderr.splitlines() == [message, "hint: see `reprokit completion --help`"]
-
-
-def test_version_names_the_commit_of_the_checkout():
-    from reprokit import __version__
-
-    asked = ["git", "rev-parse", "--short=12", "HEAD"]
-    commit = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
-    named = rf" \({commit}(-dirty)?\)" if commit else ""  # an unpacked sdist has no git
-    assert re.fullmatch(rf"reprokit {re.escape(__version__)}{named}\n", reprokit("--version").stdout)
+def test_version_names_the_commit_of_the_checkout(run):
+    command = ["git", "rev-parse", "--short=12", "HEAD"]
+    commit = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    suffix = rf" \({commit}(-dirty)?\)" if commit else ""  # an unpacked sdist has no git
+    assert re.fullmatch(rf"reprokit {re.escape(__version__)}{suffix}\n", run("--version")[1])
 
 
 def test_help_imports_nothing_heavy():
@@ -146,65 +159,52 @@ with contextlib.suppress(typer.Exit):
     typer.main.get_command(cli.app).make_context("reprokit", ["--help"])
 print([m for m in ("docker", "pydantic", "jinja2", "yaml", "requests") if m in sys.modules])
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[]"
+    assert python(code).stdout.splitlines()[-1] == "[]"
 
 
-@pytest.mark.slow
-def test_a_traceback_only_with_debug(tmp_path, monkeypatch):
-    broken = tmp_path / "recipes"
-    broken.mkdir()
-    (broken / "x.yaml").write_text("name: [")
-    monkeypatch.chdir(tmp_path)
-    plain = reprokit("show", "x")
+def test_a_traceback_only_with_debug(tmp_path):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/x.yaml").write_text("name: [")
+    plain = run_verb("show", "x", cwd=tmp_path)
     assert plain.returncode == 2
     assert plain.stderr.startswith("error: not valid YAML") and "Traceback" not in plain.stderr
-    assert "Traceback" in reprokit("--debug", "show", "x").stderr
+    assert "Traceback" in run_verb("--debug", "show", "x", cwd=tmp_path).stderr
 
 
-def test_output_into_a_closed_pipe_is_no_error():
-    pipe = f"{shlex.quote(sys.executable)} -m reprokit schema | head -c 10"
-    done = subprocess.run(pipe, shell=True, capture_output=True, text=True, check=False)
-    assert done.stderr == ""
-
-
-@pytest.mark.parametrize("verb", [("list",), ("list", "--json"), ("schema",), ("--help",), ("--version",)])
 @pytest.mark.slow
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_standard_stream_may_be_closed(closed: str):
+    for verb, code in (("blocks", 0), ("biuld", 2)):
+        command = ["sh", "-c", f'"$@" {closed}', "sh", *REPROKIT, verb]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert (done.returncode, "bug" in done.stderr) == (code, False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("verb", ["list", "--help", "--version"])
 def test_output_onto_a_full_disk_is_no_fault_of_ours(verb):
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*REPROKIT, *verb], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    said = done.stderr.splitlines()
-    assert (done.returncode, said[0], len(said)) == (3, "error: the disk is full", 2)
-    assert said[1].startswith("hint: free space")
+        done = subprocess.run([*REPROKIT, verb], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    error, hint = done.stderr.splitlines()
+    assert (done.returncode, error) == (3, "error: the disk is full") and hint.startswith("hint: free space")
 
 
-@pytest.mark.parametrize(("words", "code"), [(("list",), 3), (("list", "--no-such"), 2), (("show", "x.yaml"), 2)])
 @pytest.mark.slow
-def test_where_nothing_can_be_said_the_exit_code_tells(words, code):
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run([*REPROKIT, *words], stdout=full, stderr=full, check=False)
-    assert done.returncode == code
+def test_streams_that_take_nothing():
+    """The exit code tells; a pipe that was closed is no error."""
+    for words, code in (("list", 3), ("list --no-such", 2)):
+        with Path("/dev/full").open("w") as full:
+            assert subprocess.run([*REPROKIT, *words.split()], stdout=full, stderr=full, check=False).returncode == code
+    pipe = f"{shlex.quote(sys.executable)} -m reprokit schema | head -c 10"
+    assert subprocess.run(pipe, shell=True, capture_output=True, text=True, check=False).stderr == ""
 
 
-def test_completion_offers_recipes_then_variants():
-    from reprokit import completion
-
+def test_completion_offers_recipes_then_variants_and_benchmarks():
     assert "fused-attention" in completion.targets("fus")
     assert "fused-attention:cpu" in completion.targets("fused-attention:")
     assert completion.targets("taco:") == ["taco:cpu", "taco:cuda-debian"]
     assert completion.targets("taco:a") == ["taco:as-published"]  # historic: offered once it is begun
     assert completion.targets("nothing-of-that-name:") == []
-
-
-@pytest.mark.parametrize("verb", ["notebook", "run"])
-def test_a_port_is_given_with_publish(verb):
-    done = reprokit(verb, "taco", "--port", "8889")
-    assert (done.returncode, done.stderr.splitlines()[1]) == (2, "hint: --publish (-p) names the port of the host")
-
-
-def test_completion_offers_the_benchmarks_of_the_variant():
-    from reprokit import completion
-
     assert completion.benchmarks(SimpleNamespace(params={"name": "featgraph:cpu"}), "sp") == ["spmm", "spmm-reddit"]
     assert completion.benchmarks(SimpleNamespace(params={"name": "no-such-recipe"}), "") == []
 
@@ -222,24 +222,11 @@ def test_ctrl_c_says_so_and_exits_130(tmp_path, verb, message):
         process = subprocess.Popen([*REPROKIT, *verb], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
         with engine.accept()[0]:
             send_when_asleep(process.pid)
-            _, said = process.communicate(timeout=120)
-    assert (process.returncode, said.splitlines(keepends=True)[-1]) == (130, message)
+            _, err = process.communicate(timeout=120)
+    assert (process.returncode, err.splitlines(keepends=True)[-1]) == (130, message)
 
 
-def test_ctrl_c_before_and_after_the_work_leaves_no_traceback(tmp_path):
-    interrupt = "import signal\nsignal.raise_signal(signal.SIGINT)\n"
-    (tmp_path / "typer.py").write_text(interrupt)  # imported before a verb is known
-    during_import = reprokit("list", PYTHONPATH=f"{tmp_path}:{ROOT}")
-    late = "import atexit, signal\natexit.register(signal.raise_signal, signal.SIGINT)\n"
-    script = f"{late}from reprokit.__main__ import main\nmain()"
-    at_the_end = subprocess.run([sys.executable, "-c", script, "list"], capture_output=True, text=True, check=False)
-    for done in (during_import, at_the_end):
-        assert (done.returncode, done.stderr) == (-signal.SIGINT, "")  # 130 in a shell
-
-
-@pytest.mark.slow
-def test_ctrl_c_that_the_starter_ignores_stays_ignored():
-    script = """
+IGNORED = """
 import atexit, signal
 signal.signal(signal.SIGINT, signal.SIG_IGN)
 from reprokit import cli
@@ -249,33 +236,48 @@ cli._run = lambda: signal.raise_signal(signal.SIGINT) or run()
 atexit.register(signal.raise_signal, signal.SIGINT)
 main()
 """
-    done = subprocess.run([sys.executable, "-c", script, "list"], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_ctrl_c_while_an_error_is_told_says_so_too():
-    script = """
+WHILE_PRINTING = """
 import signal
 from reprokit import cli
 cli._debug_raise = lambda: signal.raise_signal(signal.SIGINT)
 cli.main()
 """
-    told = subprocess.run(
-        [sys.executable, "-c", script, "show", "/absent"], capture_output=True, text=True, check=False
-    )
-    assert (told.returncode, told.stderr) == (130, "interrupted\n")
+AT_THE_END = """
+import atexit, signal
+atexit.register(signal.raise_signal, signal.SIGINT)
+from reprokit.__main__ import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_before_and_after_the_work_leaves_no_traceback(tmp_path):
+    (tmp_path / "typer.py").write_text("import signal\nsignal.raise_signal(signal.SIGINT)\n")
+    during_import = python("from reprokit.__main__ import main; main()", "list", PYTHONPATH=f"{tmp_path}:{ROOT}")
+    for done in (during_import, python(AT_THE_END, "list")):
+        assert (done.returncode, done.stderr) == (-signal.SIGINT, "")  # 130 in a shell
+    done = python(WHILE_PRINTING, "show", "/absent")
+    assert (done.returncode, done.stderr) == (130, "interrupted\n")
+    done = python(IGNORED, "list")  # what the starter ignores stays ignored
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(
-    ("variable", "verb", "code", "message"),
+    ("variable", "value", "verb", "code", "message"),
     [
-        ("REPROKIT_CONFIG", "config", 2, "error: REPROKIT_CONFIG names no file (/nowhere)"),
-        ("REPROKIT_RECIPES", "list", 2, "error: REPROKIT_RECIPES names no folder (/nowhere)"),
-        ("REPROKIT_HOME", "store ls", 3, "error: reprokit cannot use its own folder: Not a directory (/dev/null/"),
+        ("CONFIG", "/nowhere", "config", 2, "error: REPROKIT_CONFIG names no file (/nowhere)"),
+        ("RECIPES", "/nowhere", "list", 2, "error: REPROKIT_RECIPES names no folder (/nowhere)"),
+        (
+            "HOME",
+            "/dev/null/x",
+            "store ls",
+            3,
+            "error: reprokit cannot use its own folder: Not a directory (/dev/null/",
+        ),
     ],
 )
-@pytest.mark.slow
-def test_a_variable_that_names_nothing_is_an_error(variable, verb, code, message):
-    done = reprokit(*verb.split(), **{variable: "/dev/null/x" if code == 3 else "/nowhere"})
-    assert (done.returncode, done.stderr.startswith(message)) == (code, True), done.stderr
-    assert "\nhint: " in done.stderr
+def test_a_variable_that_names_nothing_is_an_error(run, monkeypatch, variable, value, verb, code, message):
+    monkeypatch.setenv(f"REPROKIT_{variable}", value)
+    returncode, _, err = run(*verb.split())
+    assert (returncode, err.startswith(message)) == (code, True), err
+    assert "\nhint: " in err

@@ -65,11 +65,8 @@ def test_an_extra_comes_from_where_this_copy_came_from(installed, origin, tool_f
 
 
 def test_in_the_clone_with_its_own_pip_the_command_is_short(installed, monkeypatch, tmp_path: Path) -> None:
+    assert f'name = "{installation.DISTRIBUTION}"' in (ROOT / "pyproject.toml").read_text()
     monkeypatch.chdir(tmp_path / "my clone")
     (tmp_path / "pip").touch(mode=0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert installed(EDITABLE) == ["pip", "install", "-e", ".[results]"]
-
-
-def test_the_name_is_that_of_the_project() -> None:
-    assert f'name = "{installation.DISTRIBUTION}"' in (ROOT / "pyproject.toml").read_text()

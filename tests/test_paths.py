@@ -21,14 +21,10 @@ def folders(tmp_path, monkeypatch):
     return tmp_path / "cache/reprokit", tmp_path / "data/reprokit"
 
 
-def test_what_cannot_be_made_again_is_not_in_the_cache(folders):
+def test_what_is_in_the_cache_is_moved_once(folders):
     cache, data = folders
     assert paths.home() == cache
     assert (paths.workspaces(), paths.carried_recipes()) == (data / "workspaces", data / "recipes")
-
-
-def test_what_is_in_the_cache_is_moved_once(folders):
-    cache, data = folders
     (cache / "workspaces/taco").mkdir(parents=True)
     (cache / "workspaces/taco/mine.py").write_text("mine")
     assert paths.workspaces() == cache / "workspaces"
@@ -63,12 +59,9 @@ def test_on_another_disk_it_stays_and_is_used(folders, monkeypatch):
     assert paths.workspaces() == cache / "workspaces"
 
 
-def test_reprokit_home_holds_all(folders, monkeypatch, tmp_path):
+def test_reprokit_home_has_all(monkeypatch, tmp_path):
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "own"))
     assert paths.workspaces() == tmp_path / "own/workspaces"
-
-
-def test_the_home_of_an_unknown_user(monkeypatch):
     monkeypatch.setenv("REPROKIT_HOME", "~no-such-user/x")
     with pytest.raises(UsageError, match="there is no home folder ~no-such-user"):
         paths.home()

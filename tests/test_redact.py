@@ -31,10 +31,7 @@ def test_credentials_of_addresses_are_removed(text: str, shown: str):
 )
 def test_values_and_their_lines_are_masked(value: str, text: str, masked: str):
     assert masking([value])(text) == masked
-
-
-def test_a_longer_value_is_masked_before_a_part_of_it():
-    assert masking(["hunter2", "hunter2-long"])("hunter2-long hunter2") == "*** ***"
+    assert masking(["hunter2", "hunter2-long"])("hunter2-long hunter2") == "*** ***"  # the longer one first
 
 
 @pytest.mark.parametrize("value", ["", "\n", "12345", "a\nb\nc\nd", "12\x0034", "     x      "])
@@ -50,11 +47,6 @@ def test_output_is_masked_by_lines_however_it_arrives():
     assert b"".join(out) == b"a *** \xff\n"
     lines.finish()
     assert b"".join(out) == b"a *** \xff\nrest ***"
-
-
-def test_a_line_without_an_end_is_bounded():
-    out: list[bytes] = []
-    lines = MaskedLines(out.append, ["hunter2-long"])
-    for _ in range(40):
+    for _ in range(40):  # a line without an end is bounded
         lines.write(b"x" * (1 << 16))
     assert len(b"".join(out)) > 1 << 20

@@ -25,7 +25,6 @@ from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.names import unique
 from tests.support.records import RECORD
-from tests.support.verbs import run_verb
 
 NAME = unique("bench")
 RECIPE = (
@@ -69,27 +68,16 @@ claims:
 
 
 @pytest.fixture
-def reprokit(tmp_path, monkeypatch):
-    """Runs the command line in a folder with that recipe; `home` is a store of its own."""
+def bench(call, tmp_path):
+    """`bench("cpu", "spmm")` in a folder with that recipe."""
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{NAME}.yaml").write_text(RECIPE)
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-        return run_verb(*arguments, env={"REPROKIT_HOME": str(tmp_path / "home"), **env})
-
-    return run
+    return lambda variant, *arguments: call("bench", f"{NAME}:{variant}", *arguments)
 
 
 @pytest.fixture
-def tidied(debian_12):
-    """Removes the containers and images of the recipe, whatever happened."""
-    engine = Engine.connect()
-    yield engine
-    for container in engine.containers([f"reprokit.recipe={NAME}"]):
-        engine.remove(container["Id"], force=True)
-    for image in engine.images([f"reprokit.recipe={NAME}"]):
-        engine.remove_image(image["Id"], force=True)
+def docker(tidied) -> Engine:
+    return tidied(NAME)
 
 
 @pytest.fixture
@@ -102,19 +90,17 @@ def busy() -> Iterator[None]:
         loop.wait()
 
 
-@pytest.mark.engine
-def test_figures_are_recorded_and_what_needs_a_gpu_is_left_out(reprokit, tidied, tmp_path):
-    first = reprokit("bench", NAME)
-    assert first.returncode == 0, first.stderr
+def test_numbers_are_recorded_and_what_needs_a_gpu_is_skipped(call, bench, docker, tmp_path):
+    first = call("bench", NAME)
+    assert first.exit_code == 0, first.exception
     assert "skipped kernel: it needs a GPU" in first.stderr
     assert "the paper reports 0.8 ms on Xeon 8124M (Table 3)" in first.stdout
-    second = reprokit("bench", f"{NAME}:cpu", "spmm", "--json")
-    data = json.loads(second.stdout)
+    data = json.loads(bench("cpu", "spmm", "--json").stdout)
     assert data["ok"] and data["left_out"] == [] and [r["samples"] for r in data["records"]] == [[1.7], [2.7]]
 
     records = read(tmp_path / "results" / f"{NAME}.jsonl")
     assert [r.params for r in records] == [{"partitions": 1}, {"partitions": 2}] * 2
-    image = tidied.image(f"reprokit/{NAME}:cpu")
+    image = docker.image(f"reprokit/{NAME}:cpu")
     assert {r.image_digest for r in records} == {image["Id"]}
     assert {r.input_hash for r in records} == {image["Config"]["Labels"]["reprokit.inputs"]}
     assert records[0].cpu and set(records[0].files) == {"data/graph"}
@@ -122,81 +108,62 @@ def test_figures_are_recorded_and_what_needs_a_gpu_is_left_out(reprokit, tidied,
 
     (workspace,) = (tmp_path / "home" / "workspaces").iterdir()
     assert (workspace / "made").read_text() == "made\n"
-    (container,) = tidied.containers([f"reprokit.recipe={NAME}"])
+    (container,) = docker.containers([f"reprokit.recipe={NAME}"])
     assert container["State"] == "exited"
-
-    report = reprokit("results", "show", NAME)
+    report = call("results", "show", NAME)
     assert "2 runs" in report.stdout and "not averaged" not in report.stdout
 
 
-@pytest.mark.engine
-def test_an_image_of_other_inputs_is_measured_only_when_asked(reprokit, tidied, tmp_path):
-    assert reprokit("bench", f"{NAME}:cuda", "fine").returncode == 0
+def test_an_image_of_other_inputs_is_measured_only_with_stale(call, bench, error, docker, tmp_path):
+    cuda = f"{NAME}:cuda"
+    assert bench("cuda", "fine").exit_code == 0
     file = tmp_path / "recipes" / f"{NAME}.yaml"
     file.write_text(RECIPE.replace('cuda: {base: "debian:12",', 'cuda: {base: "debian:12", env: {NEW: "1"},'))
-    refused = reprokit("bench", f"{NAME}:cuda", "fine")
-    assert refused.returncode == 1
-    assert f"error: the image of {NAME}:cuda is stale: recipe or lock have changed" in refused.stderr
-    assert f"hint: `reprokit build {NAME}:cuda` renews it; `reprokit bench --stale ...`" in refused.stderr
+    refused = error(WorkFailed, "bench", cuda, "fine")
+    assert f"the image of {cuda} is stale: recipe or lock have changed" in refused.message
+    assert f"`reprokit build {cuda}` renews it; `reprokit bench --stale ...`" in refused.hint
     # A lock that the image was not built by.
     base = Base(reference="debian:12", digest=f"sha256:{'0' * 64}")
     lock = VariantLock(reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64", base=base)
     write(lock_path(file), Lock(recipe=NAME, variants={"cuda": lock}))
-    forced = reprokit("bench", f"{NAME}:cuda", "fine", "--stale")
-    assert forced.returncode == 0 and forced.stderr.count(" is stale: ") == 1
+    forced = bench("cuda", "fine", "--stale")
+    assert forced.exit_code == 0 and forced.stderr.count(" is stale: ") == 1
     records = read(tmp_path / "results" / f"{NAME}.jsonl")
     assert [(record.image_stale, record.lock_hash) for record in records] == [(False, ""), (True, "")]
     assert len({record.input_hash for record in records}) == 1
-    assert "built from other inputs" in reprokit("results", "show", NAME).stdout
-    # Where a file that the recipe names is missing, nobody knows.
+    assert "built from other inputs" in call("results", "show", NAME).stdout
+    # If a file that the recipe names is missing, the state is unknown.
     file.write_text(RECIPE.replace('cuda: {base: "debian:12",', 'cuda: {base: "debian:12", blocks: [gone],'))
-    refused = reprokit("bench", f"{NAME}:cuda", "fine")
-    assert refused.returncode == 1
-    assert f"error: it is unknown whether the image of {NAME}:cuda is stale: " in refused.stderr
-    forced = reprokit("bench", f"{NAME}:cuda", "fine", "--stale")
-    assert forced.returncode == 0 and "it is unknown whether" in forced.stderr
+    assert f"it is unknown whether the image of {cuda} is stale: " in error(WorkFailed, "bench", cuda, "fine").message
+    forced = bench("cuda", "fine", "--stale")
+    assert forced.exit_code == 0 and "it is unknown whether" in forced.stderr
     assert read(tmp_path / "results" / f"{NAME}.jsonl")[-1].image_stale is None
 
 
-@pytest.mark.engine
-def test_a_benchmark_that_fails_records_nothing_and_shows_its_last_lines(reprokit, tidied, tmp_path):
-    failed = reprokit("bench", f"{NAME}:cuda", "broken", "kernel")
-    assert failed.returncode == 1
+def test_a_benchmark_that_fails_or_cannot_run_hides_no_other(call, bench, error, docker, busy, tmp_path):
+    nothing = error(EngineError, "bench", f"{NAME}:cuda", "kernel")
+    assert f"nothing could run: all 1 benchmarks of {NAME}:cuda need a GPU" in nothing.message
+    assert docker.image(f"reprokit/{NAME}:cuda") is None
+    failed = bench("cuda", "broken", "kernel")
     assert "  no such thing" in failed.stderr and "  working" in failed.stderr
-    assert f"error: the benchmark failed with exit code 7 ({NAME}:cuda broken)" in failed.stderr
+    assert isinstance(failed.exception, WorkFailed) and failed.exception.where == f"{NAME}:cuda broken"
+    assert failed.exception.message == "the benchmark failed with exit code 7"
     assert not (tmp_path / "results").exists()
 
-
-@pytest.mark.engine
-def test_what_was_measured_is_shown_though_a_later_benchmark_cannot_run(reprokit, tidied, busy, tmp_path):
     (tmp_path / "tokens").write_text("TOKEN=hunter2\n")
     options = ("--repeat", "3", "--warm-up", "1", "--timeout", "60", "--env-file", "tokens")
-    done = reprokit("bench", f"{NAME}:cuda", "fine", "unlocked", *options)
-    assert done.returncode == 2
+    done = bench("cuda", "fine", "unlocked", *options)
+    assert isinstance(done.exception, UsageError) and "the data g.zip is not locked" in done.exception.message
     assert "warning: fine: other programs kept " in done.stderr
     assert "fine [ms]" in done.stdout and "3..3" in done.stdout
-    assert "error: the data g.zip is not locked" in done.stderr
     (record,) = read(tmp_path / "results" / f"{NAME}.jsonl")
     assert (record.samples, record.repeats, record.warm_up) == ((3.0,) * 3, (1, 1, 1), 1)
     assert record.env_file.keys() == {"TOKEN"} and "hunter2" not in record.to_json()
     assert record.machine.memory and record.before.load is not None
     assert record.warnings and all("processors busy" in warning for warning in record.warnings)
-
-
-@pytest.mark.engine
-def test_where_nothing_can_run_nothing_is_built(reprokit, tidied):
-    nothing = reprokit("bench", f"{NAME}:cuda", "kernel")
-    assert nothing.returncode == 3
-    assert f"error: nothing could run: all 1 benchmarks of {NAME}:cuda need a GPU" in nothing.stderr
-    assert tidied.image(f"reprokit/{NAME}:cuda") is None
-
-
-@pytest.mark.engine
-def test_the_extension_in_an_image_without_torch_says_what_is_missing(reprokit, tidied):
-    answer = reprokit("bench", NAME, "--extension")
-    assert answer.returncode == 1
-    assert "error: the extension needs torch, which this image cannot import" in answer.stderr
-    assert "hint: give the variant a torch pin and the blocks torch and extension" in answer.stderr
+    without_torch = error(WorkFailed, "bench", f"{NAME}:cuda", "--extension")
+    assert without_torch.message.startswith("the extension needs torch, which this image cannot import")
+    assert "give the variant a torch pin and the blocks torch and extension" in without_torch.hint
 
 
 @pytest.mark.engine
@@ -263,30 +230,23 @@ def test_what_a_full_disk_does_not_take_is_still_shown(monkeypatch, tmp_path, ca
         outcome.raise_failure()
 
 
-def test_a_folder_that_cannot_be_written_is_named_before_anything_is_measured(call, recipe, monkeypatch):
+def test_a_folder_that_cannot_be_written_is_named_before_anything_is_measured(error, recipe, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)
     recipe("x", "variants: {cpu: {base: 'debian:12'}}\nbenchmarks: {b: {command: 'true', parse: {format: records}}}\n")
-    error = call("bench", "x").exception
-    assert isinstance(error, EngineError) and error.where == "results/x.jsonl" and "read-only" in error.message
+    refused = error(EngineError, "bench", "x")
+    assert refused.where == "results/x.jsonl" and "read-only" in refused.message
 
 
-@pytest.mark.slow
-def test_bad_input_is_named_before_an_engine_is_asked(reprokit):
-    nowhere = {"DOCKER_HOST": "unix:///nowhere"}
+def test_bad_input_and_no_engine(bench, error, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     for arguments, message in (
         (["reprokit-test-benc"], f"unknown recipe 'reprokit-test-benc'; did you mean {NAME}?"),
         ([NAME, "spm"], "has no benchmark 'spm'; did you mean spmm?"),
         ([f"{NAME}:cuda", "spmm"], "'spmm' is not one of the variant 'cuda'"),
     ):
-        answer = reprokit("bench", *arguments, **nowhere)
-        assert (answer.returncode, message in answer.stderr) == (2, True), answer.stderr
-        assert "hint: " in answer.stderr
-
-
-def test_no_engine_is_exit_code_3(reprokit):
-    answer = reprokit("bench", NAME, DOCKER_HOST="unix:///nowhere")
-    assert answer.returncode == 3
-    assert "unix:///nowhere" in answer.stderr
+        wrong = error(UsageError, "bench", *arguments)
+        assert message in wrong.message and wrong.hint
+    assert error(EngineError, "bench", NAME).where == "unix:///nowhere"
 
 
 def test_a_benchmark_with_a_summary_shows_all_its_tables_only_on_request():

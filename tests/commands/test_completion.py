@@ -19,8 +19,6 @@ import pytest
 from tests.support.paths import ROOT
 from tests.support.waiting import wait_for
 
-pytestmark = pytest.mark.slow
-
 # What sets up the shell, and how it starts without the user's own settings.
 SHELLS = {
     "bash": (["bash", "--norc", "--noprofile", "-i"], 'eval "$(reprokit completion bash)"'),
@@ -77,15 +75,14 @@ class Shell:
     def line(self, text: str) -> None:
         os.write(self.master, f"{text}\r".encode())
 
-    def until(self, pattern: str, seconds: float = 120) -> str:
-        end = time.monotonic() + seconds
-        while not (found := re.search(pattern, self.screen)):
-            if time.monotonic() > end or not select.select([self.master], [], [], 1)[0]:
-                if time.monotonic() > end:
-                    pytest.fail(f"no {pattern!r} in {self.screen!r}")
-                continue
-            self.screen += os.read(self.master, 1 << 16).decode(errors="replace")
-        return found[0]
+    def until(self, pattern: str) -> str:
+        end = time.monotonic() + 120
+        while not (match := re.search(pattern, self.screen)):
+            if time.monotonic() > end:
+                pytest.fail(f"no {pattern!r} in {self.screen!r}")
+            if select.select([self.master], [], [], 1)[0]:
+                self.screen += os.read(self.master, 1 << 16).decode(errors="replace")
+        return match[0]
 
     def completed(self, typed: str) -> str:
         """The arguments that `reprokit` runs with after `typed` and TAB."""
@@ -101,35 +98,33 @@ class Shell:
         os.close(self.master)
 
 
+# Names of files in a stranger's checkout, which the user completes.
+PLANTED = {"fb": "fb$(touch mark).log", "fc": "fc;touch mark;.log"}
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SHELLS)
-def test_a_shell_completes(name, tmp_path):
+def test_a_shell_completes_and_the_name_of_a_file_runs_nothing(name, tmp_path):
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes/mine.yaml").write_text(RECIPE)
     (tmp_path / "logs").mkdir()
     # Files that would be offered instead of choices, and one for a verb that takes a file.
     for file in ("ptx-file", "buildkit-file", "build.log", "logs/failed.log"):
         (tmp_path / file).touch()
+    for file in PLANTED.values():
+        (tmp_path / "logs" / file).touch()
     shell = Shell(name, tmp_path)
     try:
         assert {what: shell.completed(typed) for what, (typed, _) in TYPED.items()} == {
             what: expected for what, (_, expected) in TYPED.items()
         }
-    finally:
-        shell.close()
-
-
-@pytest.mark.parametrize("name", SHELLS)
-@pytest.mark.parametrize("planted", ["fa$(touch mark).log", "fa;touch mark;.log"])
-def test_the_name_of_a_file_runs_nothing(name, planted, tmp_path):
-    """A stranger's checkout, in which the user completes the name of a file."""
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / planted).touch()
-    shell = Shell(name, tmp_path)
-    try:
-        assert shell.completed("explain logs/fa") == f"<explain> <logs/{planted}>"
+        for start, file in PLANTED.items():
+            assert shell.completed(f"explain logs/{start}") == f"<explain> <logs/{file}>"
         assert not (tmp_path / "mark").exists()
-        shell.line(f"echo {planted}")  # the control
-        wait_for(lambda: (tmp_path / "mark").exists())
+        for file in PLANTED.values():  # the control
+            shell.line(f"echo {file}")
+            wait_for(lambda: (tmp_path / "mark").exists())
+            (tmp_path / "mark").unlink()
     finally:
         shell.close()
 

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,12 +30,8 @@ HANGS = "#!/bin/sh\ntrap '' TERM\nsleep 9999\n"
 HOSTILE = "\x1b]0;owned\x07\u202ex\nerror: forged"
 
 
-def doctor(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return run_verb("doctor", *args, env=env)
-
-
-def rules(done: subprocess.CompletedProcess[str]) -> set[str]:
-    return {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
+def by_rule(done: Any) -> dict[str, dict[str, Any]]:
+    return {finding["rule"]: finding for finding in json.loads(done.stdout)["findings"]}
 
 
 @pytest.fixture
@@ -53,7 +48,7 @@ def listening() -> Iterator[Path]:
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All checks but that of mirrors, which asks the network for some seconds."""
+    """All checks but that of mirrors, which waits for the network for some seconds."""
     kept = tuple(check for check in CHECKS if check is not mirrors)
     monkeypatch.setattr("reprokit.doctor.checks.CHECKS", kept)
     for limit in ("_WITHIN_S", "_CHECKS_S"):  # the machine that runs the tests is busy
@@ -78,9 +73,9 @@ def test_engine_and_programs_that_hang(listening: Path, tmp_path: Path) -> None:
     for name in ("nvidia-smi", "docker", "getent", "df", "timedatectl", "ssh-add", "locale", "dmesg", "uname"):
         (tmp_path / name).write_text(HANGS)
         (tmp_path / name).chmod(0o755)
-    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    done = doctor("--json", "--report", str(tmp_path / "r"), DOCKER_HOST=f"unix://{listening}", PATH=path)
-    assert {"engine.hangs", "no-answer", "ulimits"} <= rules(done) and done.returncode == 1
+    environment = {"DOCKER_HOST": f"unix://{listening}", "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    done = run_verb("doctor", "--json", "--report", tmp_path / "r", env=environment)
+    assert {"engine.hangs", "no-answer", "ulimits"} <= by_rule(done).keys() and done.returncode == 1
     findings = json.loads(done.stdout)["findings"]
     silent = {name for finding in findings if finding["rule"] == "no-answer" for name in finding["subjects"]}
     assert {"disk", "kernel", "locale"} <= silent
@@ -101,8 +96,7 @@ def test_an_ordinary_user_who_may_not_use_the_engine(
         done = call("doctor", "--json")
     finally:
         os.seteuid(0)
-    found = {finding["rule"]: finding for finding in json.loads(done.stdout)["findings"]}
-    assert done.exit_code == 1 and "usermod -aG docker" in found["engine.permission"]["remedy"]
+    assert done.exit_code == 1 and "usermod -aG docker" in by_rule(done)["engine.permission"]["remedy"]
 
 
 @pytest.mark.usefixtures("offline")
@@ -112,7 +106,7 @@ def test_a_full_disk(call: Any, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> 
     for name in ("REPROKIT_HOME", "HOME"):
         monkeypatch.setenv(name, str(disk.folder / "home"))
     done = call("doctor", "--json", "--report", str(disk.folder / "report"))
-    assert "disk.full" in {finding["rule"] for finding in json.loads(done.stdout)["findings"]}
+    assert "disk.full" in by_rule(done)
     assert isinstance(done.exception, EngineError) and "No space left" in done.exception.message
 
 
@@ -153,7 +147,7 @@ def test_what_a_person_reads(call: Any, only: Any) -> None:
     assert done.exit_code == 0
 
 
-def test_a_fix_is_carried_out_once_the_user_agrees(call: Any, only: Any, tmp_path: Path) -> None:
+def test_a_fix_is_run_once_the_user_agrees(call: Any, only: Any, tmp_path: Path) -> None:
     only(Stub(Finding("error", "x", ("x",), "broken", remedy="mend it", fix="touch fixed"), until=tmp_path / "fixed"))
     done = call("doctor", "--fix")
     assert isinstance(done.exception, UsageError) and "touch fixed" in done.exception.message
@@ -162,9 +156,6 @@ def test_a_fix_is_carried_out_once_the_user_agrees(call: Any, only: Any, tmp_pat
     done = call("doctor", "--fix", "--yes", "--json")
     assert (tmp_path / "fixed").exists() and done.exit_code == 0
     assert json.loads(done.stdout) == {"ok": True, "findings": []}
-
-
-def test_a_fix_that_fails_leaves_its_finding(call: Any, only: Any) -> None:
     only(Stub(Finding("error", "x", ("x",), "broken", remedy="mend it", fix="exit 7")))
     done = call("doctor", "--fix", "--yes")
     assert done.exit_code == 1 and "exit code 7" in done.stderr
@@ -173,18 +164,10 @@ def test_a_fix_that_fails_leaves_its_finding(call: Any, only: Any) -> None:
 def test_check_and_doctor_speak_with_one_voice(call: Any, only: Any, recipe: Any) -> None:
     only(recipe_check)
     recipe("big", "variants: {v: {base: 'debian:12', requires: {memory: 900TiB}}}\n")
-
-    def about_memory(verb: str) -> dict[str, Any]:
-        findings = json.loads(call(verb, "big:v", "--json").stdout)["findings"]
-        (found,) = [finding for finding in findings if finding["rule"] == "memory"]
-        return found
-
+    checked, examined = (by_rule(call(verb, "big:v", "--json"))["memory"] for verb in ("check", "doctor"))
     # The recipe may be meant for another machine, which `check` cannot know.
-    assert about_memory("check")["severity"] == "warning"
-    assert about_memory("doctor") == {**about_memory("check"), "severity": "error", "fix": None}
-
-
-def test_a_recipe_that_is_unknown(call: Any) -> None:
+    assert checked["severity"] == "warning"
+    assert examined == {**checked, "severity": "error", "fix": None}
     assert isinstance(call("doctor", "no-such-recipe").exception, UsageError)
 
 
@@ -193,35 +176,28 @@ for last; do :; done
 case " $* " in *" -O "*) echo 'no forwarding' >&2; exit 1 ;; esac
 exec sh -c "$last"
 """
+DOWN = "#!/bin/sh\necho 'ssh: connect to host lab.test port 22: Connection refused' >&2; exit 255\n"
 
 
-@pytest.fixture
-def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An `ssh` that runs commands on this machine."""
+@pytest.mark.usefixtures("offline")
+def test_a_node_and_one_that_is_down(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first `ssh` runs commands on this machine."""
     program = tmp_path / "bin/ssh"
     program.parent.mkdir()
     program.write_text(SSH)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
-    return program
-
-
-@pytest.mark.usefixtures("offline")
-def test_a_node(call: Any, ssh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("reprokit.commands.doctor._LOGIN_S", 30)
-    done = call("doctor", "--on", "ana@lab.test", "--json", "--report", "r.txt")
-    findings = json.loads(done.stdout)["findings"]
-    found = {finding["rule"]: finding for finding in findings}
-    assert "kernel" in found and "memory" in found and done.exit_code == 1
-    assert "no forwarding" in found["engine.unreachable"]["reason"]
-    assert not {"mirrors", "builder", "ssh_agent"} & set(found)
-    assert [finding["reason"] for finding in findings if finding["reason"].startswith("not checked: no answer")] == []
+    with monkeypatch.context() as patient:
+        patient.setattr("reprokit.commands.doctor._LOGIN_S", 30)
+        done = call("doctor", "--on", "ana@lab.test", "--json", "--report", "r.txt")
+    findings = by_rule(done)
+    assert "kernel" in findings and "memory" in findings and done.exit_code == 1
+    assert "no forwarding" in findings["engine.unreachable"]["reason"]
+    assert not {"mirrors", "builder", "ssh_agent"} & set(findings)
+    reasons = [finding["reason"] for finding in json.loads(done.stdout)["findings"]]
+    assert [reason for reason in reasons if reason.startswith("not checked: no answer")] == []
     assert "lab.test" not in Path("r.txt").read_text()
-
-
-def test_a_node_that_is_down(call: Any, ssh: Path) -> None:
-    ssh.write_text("#!/bin/sh\necho 'ssh: connect to host lab.test port 22: Connection refused' >&2; exit 255\n")
+    program.write_text(DOWN)
     done = call("doctor", "--on", "ana@lab.test", "--json")
-    (found,) = json.loads(done.stdout)["findings"]
-    assert found["rule"] == "node.unreachable" and "Connection refused" in found["reason"]
-    assert done.exit_code == 4
+    ((rule, finding),) = by_rule(done).items()
+    assert (rule, done.exit_code) == ("node.unreachable", 4) and "Connection refused" in finding["reason"]

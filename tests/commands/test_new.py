@@ -1,3 +1,5 @@
+"""`reprokit new`: a commented start, a recipe from a repository, and its repair."""
+
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,80 +15,60 @@ from reprokit.importing.repair import Failure
 from tests.support import logs
 
 
-def test_it_passes_check_and_renders_as_it_is(call, tmp_path):
+def test_the_start_and_its_commented_parts_pass_check_and_render(call, error, tmp_path, monkeypatch):
+    monkeypatch.setattr(disk, "free_bytes", lambda path: 1 << 50)  # this machine may have less than the recipe requires
+    monkeypatch.setattr(memory, "memory_bytes", lambda: 1 << 50)
     assert call("new", "my-paper").exit_code == 0
-    assert (tmp_path / "recipes" / "my-paper.yaml").read_text().count("#") > 15
+    file = tmp_path / "recipes" / "my-paper.yaml"
+    assert file.read_text().count("#") > 15
     assert call("check", "my-paper").exit_code == 0
     assert "FROM ${BASE} AS base" in call("render", "my-paper").stdout
-
-
-def test_its_commented_parts_are_right_too(call, tmp_path, monkeypatch):
-    monkeypatch.setattr(disk, "free_bytes", lambda path: 1 << 50)  # this machine may have less than the recipe asks for
-    monkeypatch.setattr(memory, "memory_bytes", lambda: 1 << 50)
-    call("new", "my-paper")
-    file = tmp_path / "recipes" / "my-paper.yaml"
     lines = file.read_text().splitlines()
     start = next(i for i, line in enumerate(lines) if line.strip() == "# cuda:")
     lines[start:] = [line.replace("  # ", "  ", 1) if i < 7 else line for i, line in enumerate(lines[start:])]
     file.write_text("\n".join(lines) + "\n")
     assert call("check", "my-paper:cuda").exit_code == 0
     assert "nvcc" in call("render", "my-paper:cuda").stdout
-
-
-def test_it_overwrites_nothing(call, tmp_path):
-    call("new", "my-paper")
-    file = tmp_path / "recipes" / "my-paper.yaml"
     file.write_text("mine")
-    result = call("new", "my-paper")
-    assert isinstance(result.exception, UsageError) and file.read_text() == "mine"
+    error(UsageError, "new", "my-paper")
+    assert file.read_text() == "mine"
 
 
-def test_a_name_of_another_folder_is_not_hidden(call, tmp_path, monkeypatch):
+def test_a_name_of_another_folder_is_not_hidden(error, tmp_path, monkeypatch):
     folder = tmp_path / "others"
     folder.mkdir()
     (folder / "theirs.yaml").write_text("name: theirs\n")
     monkeypatch.setenv("REPROKIT_RECIPES", str(folder))
     for name, path in (("theirs", folder / "theirs.yaml"), ("featgraph", paths.data_root() / "recipes/featgraph.yaml")):
-        error = call("new", name).exception
-        assert isinstance(error, UsageError) and error.message == f"a recipe named {name} exists already"
-        assert error.where == str(path)
-        assert error.hint == "choose another name; to change that one, copy it and its lock to recipes/"
+        exists = error(UsageError, "new", name)
+        assert (exists.message, exists.where) == (f"a recipe named {name} exists already", str(path))
+        assert exists.hint == "choose another name; to change that one, copy it and its lock to recipes/"
     assert not (tmp_path / "recipes").exists()
 
 
-@pytest.mark.parametrize(("first", "second"), [("my-paper", "my_paper"), ("my_paper", "my-paper")])
-def test_a_name_that_shares_anothers_workspace_folder_writes_nothing(call, tmp_path, first, second):
-    call("new", first)
-    error = call("new", second).exception
-    assert isinstance(error, UsageError) and "share one workspace folder" in error.message
-    assert [file.name for file in (tmp_path / "recipes").iterdir()] == [f"{first}.yaml"]
-
-
-@pytest.mark.parametrize("name", ["My", "a b", "../x", "", "a--b", "x" * 61, "a/b", "-x", "x:y"])
-def test_a_name_that_is_none_writes_nothing(call, tmp_path, name):
-    result = call("new", "--", name)
-    assert isinstance(result.exception, UsageError) and list(tmp_path.iterdir()) == []
+def test_names_that_are_refused_write_nothing(call, error, tmp_path):
+    for name in ("My", "a b", "../x", "", "a--b", "x" * 61, "a/b", "-x", "x:y"):
+        error(UsageError, "new", "--", name)
+    assert list(tmp_path.iterdir()) == []
+    for first, second in (("my-paper", "my_paper"), ("their_paper", "their-paper")):
+        call("new", first)
+        assert "share one workspace folder" in error(UsageError, "new", second).message
+    assert sorted(file.name for file in (tmp_path / "recipes").iterdir()) == ["my-paper.yaml", "their_paper.yaml"]
 
 
 @pytest.fixture
-def no_network(monkeypatch, tmp_path):
+def no_network(monkeypatch):
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
 
 
-@pytest.mark.slow
-def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, repositories, no_network):
-    setup = (
-        "from setuptools import setup, Extension\nsetup(name='tool', version='1.0', install_requires=['numpy==1.26.4',"
-    )
-    setup += "'scipy>=1'], ext_modules=[Extension('tool.fast', ['fast.c'])])\n"
-    files = {
-        "setup.py": setup,
-        "tool/__init__.py": "import numpy\n",
-        "Dockerfile": "FROM debian\nRUN apt install -y git\n",
-    }
+@pytest.mark.usefixtures("no_network")
+def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, repositories):
+    setup = "from setuptools import setup, Extension\nsetup(name='tool', version='1.0', install_requires="
+    setup += "['numpy==1.26.4','scipy>=1'], ext_modules=[Extension('tool.fast', ['fast.c'])])\n"
+    dockerfile = "FROM debian\nRUN apt install -y git\n"
+    files = {"setup.py": setup, "tool/__init__.py": "import numpy\n", "Dockerfile": dockerfile}
     first = repositories.make("team/tool", files)
     repositories.git("team/tool", "tag", "v1")
     repositories.commit("team/tool", {"setup.py": "raise SystemExit\n"})
@@ -99,15 +81,12 @@ def test_a_repository_becomes_a_recipe_that_checks_and_renders(call, tmp_path, r
     assert call("check", "tool").exit_code == 0
     dockerfile = call("render", "tool").stdout
     assert "/opt/tool" in dockerfile and "python3 -m pip wheel" in dockerfile
-
-
-@pytest.mark.slow
-def test_an_arbitrary_equality_is_a_pin_without_a_network(call, tmp_path, no_network):
+    # An arbitrary equality is a pin without a network.
     (tmp_path / "repository").mkdir()
     (tmp_path / "repository" / "requirements.txt").write_text("numpy===1.21.0\n")
-    result = call("new", "tool", "--from", "repository")
+    result = call("new", "other", "--from", "repository")
     assert result.exit_code == 0, result.exception
-    assert "numpy==1.21.0" in (tmp_path / "recipes" / "tool.yaml").read_text()
+    assert "numpy==1.21.0" in (tmp_path / "recipes" / "other.yaml").read_text()
 
 
 @pytest.mark.parametrize(
@@ -125,10 +104,9 @@ def test_an_arbitrary_equality_is_a_pin_without_a_network(call, tmp_path, no_net
         (["--repair"], "--repair needs a repository"),
     ],
 )
-def test_a_source_that_is_none_is_named(call, tmp_path, options, message):
+def test_a_source_that_is_none_is_named(error, tmp_path, options, message):
     (tmp_path / "empty").mkdir()
-    result = call("new", "tool", *options)
-    assert isinstance(result.exception, UsageError) and message in str(result.exception.message)
+    assert message in error(UsageError, "new", "tool", *options).message
     assert not (tmp_path / "recipes").exists()
 
 
@@ -140,15 +118,13 @@ def repaired(call, tmp_path, monkeypatch, no_network):
     monkeypatch.setattr(Engine, "connect", lambda: None)
 
     def run(*answers):
-        left = list(answers)
+        answer = iter(answers)
 
         def attempt(engine, name):
-            answer = left.pop(0)
-            if isinstance(answer, BaseException):
-                raise answer
-            if callable(answer):
-                return answer()
-            return answer
+            current = next(answer)
+            if isinstance(current, BaseException):
+                raise current
+            return current() if callable(current) else current
 
         monkeypatch.setattr("reprokit.commands._repair.attempt", attempt)
         return call("new", "tool", "--from", str(tmp_path / "repository"), "--as-of", "2024-03-01", "--repair")
@@ -163,7 +139,6 @@ def failed(line: str) -> list[Failure]:
 CURL = "a.c:1:10: fatal error: curl/curl.h: No such file or directory"
 
 
-@pytest.mark.slow
 def test_a_repair_changes_the_recipe_and_writes_its_page(repaired, tmp_path):
     result = repaired(failed(CURL), [])
     assert result.exit_code == 0, result.exception
@@ -174,25 +149,23 @@ def test_a_repair_changes_the_recipe_and_writes_its_page(repaired, tmp_path):
     assert "smoke commands succeed" in page and "libcurl4-openssl-dev" in page
 
 
-@pytest.mark.slow
-def test_what_still_fails_is_an_error_that_names_the_page(repaired, tmp_path):
-    result = repaired(failed(CURL), failed("Segmentation fault"))
-    assert isinstance(result.exception, WorkFailed) and result.exception.where == "recipes/tool.md"
-    assert "tool:cpu still fails: build: Segmentation fault" in result.exception.message
-    assert "libcurl4-openssl-dev" in (tmp_path / "recipes/tool.yaml").read_text()
-    assert "Segmentation fault" in (tmp_path / "recipes/tool.md").read_text().partition("## Still fails")[2]
-
-
-@pytest.mark.slow
-def test_an_interrupted_repair_keeps_what_it_learnt(repaired, tmp_path):
-    result = repaired(failed(CURL), KeyboardInterrupt())
+@pytest.mark.parametrize(
+    ("second", "words"),
+    [(failed("Segmentation fault"), "## Still fails"), (KeyboardInterrupt(), "The repair was interrupted")],
+    ids=["fails", "interrupted"],
+)
+def test_a_repair_that_ends_early_keeps_what_it_learnt(repaired, tmp_path, second, words):
+    result = repaired(failed(CURL), second)
     assert result.exit_code != 0
     assert "libcurl4-openssl-dev" in (tmp_path / "recipes/tool.yaml").read_text()
     page = (tmp_path / "recipes/tool.md").read_text()
-    assert "The repair was interrupted" in page and "libcurl4-openssl-dev" in page
+    assert words in page and "libcurl4-openssl-dev" in page
+    if words == "## Still fails":
+        assert isinstance(result.exception, WorkFailed) and result.exception.where == "recipes/tool.md"
+        assert "tool:cpu still fails: build: Segmentation fault" in result.exception.message
+        assert "Segmentation fault" in page.partition(words)[2]
 
 
-@pytest.mark.slow
 def test_a_disk_that_fills_up_during_a_repair_keeps_the_recipe(repaired, monkeypatch, disk):
     def full() -> list[Failure]:
         disk.fill()

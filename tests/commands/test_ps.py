@@ -60,14 +60,10 @@ def test_all_has_those_of_others(call):
     assert "theirs" not in call("ps", "--json").stdout
 
 
-@pytest.mark.parametrize("text", ["fused-attention", "fused-attention:cuda-debian", f"{OWN}-bench"])
-def test_details_of_one(call, text):
-    shown = call("ps", text).stdout
-    assert "other" not in shown and f"{OWN}-bench" in shown
-    assert "127.0.0.1:8888->8888" in shown and f"{SETTINGS.mounts[0].source}:/workspace" in shown
-    assert [row["name"] for row in json.loads(call("ps", text, "--json").stdout)][-1] == f"{OWN}-bench"
-
-
-def test_one_that_there_is_not(call):
-    refused = call("ps", "othr").exception
-    assert isinstance(refused, UsageError) and "did you mean other" in refused.message
+def test_details_of_one(call, error):
+    for text in ("fused-attention", "fused-attention:cuda-debian", f"{OWN}-bench"):
+        shown = call("ps", text).stdout
+        assert "other" not in shown and f"{OWN}-bench" in shown
+        assert "127.0.0.1:8888->8888" in shown and f"{SETTINGS.mounts[0].source}:/workspace" in shown
+        assert [row["name"] for row in json.loads(call("ps", text, "--json").stdout)][-1] == f"{OWN}-bench"
+    assert "did you mean other" in error(UsageError, "ps", "othr").message

@@ -15,19 +15,15 @@ from reprokit.errors import UsageError
 from reprokit.profiling.peaks import MeasuredPeaks
 
 
-@pytest.mark.slow
-def test_the_data_sheet_of_a_gpu(call):
-    found = json.loads(call("roofline", "--device", "V100", "--json").stdout)
-    (sheet,) = found["data_sheets"]
-    assert (sheet["bandwidth"], found["measured"]) == (pytest.approx(898.048), [])
+def test_data_sheets_of_gpus(call, monkeypatch):
+    data = json.loads(call("roofline", "--device", "V100", "--json").stdout)
+    (sheet,) = data["data_sheets"]
+    assert (sheet["bandwidth"], data["measured"]) == (pytest.approx(898.048), [])
     shown = call("roofline", "--device", "Tesla V100-SXM2-16GB", "--plot", "roof.svg").stdout
     assert "877 MHz x 4096 bit x 2" in shown and "898" in shown and "source: " in shown
     assert "898 GB/s" in Path("roof.svg").read_text()
-
-
-def test_all_that_are_known_where_there_is_no_gpu(call, monkeypatch):
     monkeypatch.setattr("reprokit.host.gpu.gpus", list)
-    shown = call("roofline").stdout
+    shown = call("roofline").stdout  # all GPUs that have a data sheet
     assert {"V100", "A100 80GB", "H100"} <= set(re.split(", |: ", " ".join(shown.split()))) and len(shown) < 600
 
 
@@ -40,11 +36,11 @@ def engine(on, image):
 def locked(recipe, monkeypatch):
     """A container with two processors, whose peaks are made up; the machines that were locked."""
     recipe("x", 'variants: {cpu: {base: "debian:12"}}\n')
-    found = []
+    locks = []
 
     @contextmanager
     def lock(gpus, host, notify):
-        found.append((gpus, host.name))
+        locks.append((gpus, host.name))
         yield
 
     def measured(engine, container, ask, threads, notify):
@@ -56,34 +52,24 @@ def locked(recipe, monkeypatch):
     monkeypatch.setattr("reprokit.bench.container.machine_lock", lock)
     monkeypatch.setattr("reprokit.bench.hardware.probe", lambda ask: Hardware("EPYC", 2))
     monkeypatch.setattr("reprokit.profiling.peaks.processors", measured)
-    return found
+    return locks
 
 
 @pytest.mark.parametrize(("threads", "counts"), [((), [1, 2]), (("--threads", "2"), [2])])
 def test_the_machine_that_is_measured_is_locked(call, locked, threads, counts):
-    found = json.loads(call("roofline", "x:cpu", "--json", "--on", "alpha", *threads).stdout)
-    assert [each["threads"] for each in found["measured"]] == counts
+    data = json.loads(call("roofline", "x:cpu", "--json", "--on", "alpha", *threads).stdout)
+    assert [each["threads"] for each in data["measured"]] == counts
     assert locked == [(None, "alpha")]
 
 
-@pytest.mark.usefixtures("locked")
-def test_more_threads_than_processors_are_refused(call):
-    result = call("roofline", "x:cpu", "--threads", "1,3")
-    assert isinstance(result.exception, UsageError)
-    assert result.exception.message == "--threads 3 is more than the container's 2 processors"
-
-
-def test_a_recipe_that_has_not_been_built_waits_for_no_benchmark(call, locked, monkeypatch):
+def test_what_is_refused_waits_for_no_benchmark(error, locked, monkeypatch):
+    refused = error(UsageError, "roofline", "x:cpu", "--device", "Voodoo 2")
+    assert "no data sheet of 'Voodoo 2'" in refused.message and locked == []
+    refused = error(UsageError, "roofline", "x:cpu", "--threads", "1,3")
+    assert refused.message == "--threads 3 is more than the container's 2 processors"
+    locked.clear()
     monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, None)))
-    result = call("roofline", "x:cpu")
-    assert isinstance(result.exception, UsageError) and "x:cpu has not been built" in result.exception.message
-    assert locked == []
-
-
-def test_an_unknown_gpu_is_named_before_anything_is_measured(call, locked):
-    result = call("roofline", "x:cpu", "--device", "Voodoo 2")
-    assert isinstance(result.exception, UsageError) and "no data sheet of 'Voodoo 2'" in result.exception.message
-    assert locked == []
+    assert "x:cpu has not been built" in error(UsageError, "roofline", "x:cpu").message and locked == []
 
 
 @pytest.mark.parametrize(

@@ -43,27 +43,22 @@ def recipes(tmp_path, monkeypatch):
     (tmp_path / "recipes").mkdir()
     for name, text in RECIPES.items():
         (tmp_path / "recipes" / f"{name}.yaml").write_text(f"name: {name}\n{HEAD}{text}")
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(paths, "recipe_dirs", lambda: [tmp_path / "recipes"])
     return tmp_path / "recipes"
 
 
 @pytest.fixture
-def engine():
-    """The engine; containers and images of these recipes are gone afterwards."""
-    engine = Engine.connect()
-    yield engine
+def docker(tidied) -> Engine:
     for name in RECIPES:
-        for image in engine.images([f"reprokit.recipe={name}"]):
-            engine.remove_image(image["Id"], force=True)
+        docker = tidied(name)
+    return docker
 
 
-def containers(engine: Engine) -> list[str]:
-    return [c["Names"][0] for name in RECIPES for c in engine.containers([f"reprokit.recipe={name}"])]
+def containers(docker: Engine) -> list[str]:
+    return [c["Names"][0] for name in RECIPES for c in docker.containers([f"reprokit.recipe={name}"])]
 
 
-@pytest.mark.engine
-def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call, recipes, engine, tmp_path):
+def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call, recipes, docker, tmp_path):
     (recipes / f"{SMOKE}-torn.yaml").write_text("name: [")
     result = call("smoke", "--junit", "reports/smoke.xml")
     assert result.exit_code == 1
@@ -80,8 +75,8 @@ def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call
     assert lines[f"{SMOKE}-gpu:cuda"].endswith("this machine has no GPU")
     assert "llvm" in lines[f"{SMOKE}-pins:cpu"]
     assert "not valid YAML" in lines[f"{SMOKE}-torn"]
-    assert containers(engine) == []
-    assert engine.image(f"reprokit/{SMOKE}-pins:cpu") is None
+    assert containers(docker) == []
+    assert docker.image(f"reprokit/{SMOKE}-pins:cpu") is None
 
     root = xml.parse(tmp_path / "reports" / "smoke.xml").getroot()
     assert root.attrib["failures"] == "3" and root.attrib["skipped"] == "2"
@@ -89,8 +84,7 @@ def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call
     assert failure is not None and failure.text == "<working>\n"
 
 
-@pytest.mark.engine
-def test_named_variants_are_tried_even_where_their_gpu_is_missing(call, recipes, engine):
+def test_named_variants_are_tried_even_where_their_gpu_is_missing(call, recipes, docker):
     result = call("smoke", f"{SMOKE}-gpu", f"{SMOKE}-good:cpu", "--json")
     assert result.exit_code == 0, result.stdout
     data = json.loads(result.stdout)
@@ -100,25 +94,17 @@ def test_named_variants_are_tried_even_where_their_gpu_is_missing(call, recipes,
         ["check", "build", "container", "true"],
         ["check", "build", "container", "cat /etc/os-release", "nvidia-smi"],
     ]
-    assert containers(engine) == []
+    assert containers(docker) == []
 
 
-@pytest.mark.engine
-def test_where_nothing_can_run_that_is_no_success(call, recipes, engine):
+def test_bad_input_and_nothing_to_run(call, recipes, docker, error, tmp_path):
+    error(UsageError, "smoke", f"{SMOKE}-goood")
+    error(UsageError, "smoke", f"{SMOKE}-good:cuda")
+    (tmp_path / "reports").write_text("a file where the folder should be")
+    wrong = error(UsageError, "smoke", f"{SMOKE}-good", "--junit", "reports/smoke.xml")
+    assert wrong.where == "reports/smoke.xml"
+    assert docker.image(f"reprokit/{SMOKE}-good:cpu") is None
     for name in RECIPES:
         if not name.endswith("-gpu"):
             (recipes / f"{name}.yaml").unlink()
     assert call("smoke").exit_code == 3
-
-
-def test_bad_input_is_named_before_anything_runs(call, recipes):
-    assert isinstance(call("smoke", f"{SMOKE}-goood").exception, UsageError)
-    assert isinstance(call("smoke", f"{SMOKE}-good:cuda").exception, UsageError)
-
-
-@pytest.mark.engine
-def test_a_report_that_cannot_be_written_is_told_before_anything_runs(call, recipes, engine, tmp_path):
-    (tmp_path / "reports").write_text("a file where the folder should be")
-    error = call("smoke", f"{SMOKE}-good", "--junit", "reports/smoke.xml").exception
-    assert isinstance(error, UsageError) and error.where == "reports/smoke.xml"
-    assert engine.image(f"reprokit/{SMOKE}-good:cpu") is None

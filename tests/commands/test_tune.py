@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from reprokit.bench.tuning import SearchProgress
 from reprokit.commands.tune import SearchDisplay
-from reprokit.engine import Engine
+from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.results.lines import read
 from tests.support.names import unique
 from tests.support.searches import PROGRESS, SUMMARY
-from tests.support.verbs import run_verb
 
 NAME = unique("tune")
 RECIPE = (
@@ -47,89 +45,68 @@ cat /workspace/output
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch, debian_12):
-    """A folder with that recipe and its program; containers and images are gone afterwards."""
-    monkeypatch.chdir(tmp_path)
+def workspace(call, tidied, tmp_path: Path) -> Path:
+    """The workspace of that recipe, with its program."""
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{NAME}.yaml").write_text(RECIPE)
-    workspace = tmp_path / "workspaces" / NAME
-    workspace.mkdir(parents=True)
-    (workspace / "program").write_text(PROGRAM)
-    (workspace / "program").chmod(0o755)
-    yield workspace
-    engine = Engine.connect()
-    for container in engine.containers([f"reprokit.recipe={NAME}"]):
-        engine.remove(container["Id"], force=True)
-    for image in engine.images([f"reprokit.recipe={NAME}"]):
-        engine.remove_image(image["Id"], force=True)
-
-
-def tune(*arguments: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return run_verb("tune", *arguments, env={"REPROKIT_HOME": str(Path.cwd() / "home"), **env})
-
-
-def output(folder: Path, samples: int) -> None:
-    """What the program prints: a measurement for each sample, and the summary."""
-    records = [{**MEASURED, "samples": [1 + n / 10]} for n in range(samples)]
-    lines = [{"progress": PROGRESS}, {"environment": {"threads": 1}}, *records, {"summary": SUMMARY}]
-    (folder / "output").write_text("\n".join(map(json.dumps, lines)) + "\n")
+    folder = tmp_path / "workspaces" / NAME
+    folder.mkdir(parents=True)
+    (folder / "program").write_text(PROGRAM)
+    (folder / "program").chmod(0o755)
+    tidied(NAME)
+    return folder
 
 
 @pytest.mark.engine
-def test_a_search_ends_in_a_table_and_records_nothing_twice(folder):
-    output(folder, 1)
-    done = tune(
-        NAME, "--strategy", "exact", "--strategy", "random", "--budget", "9", "--layers", "12", "--threads", "1"
-    )
-    assert done.returncode == 0, done.stderr
+def test_a_search_ends_in_a_table_and_records_nothing_twice(call, workspace):
+    """The program prints a measurement, and the summary."""
+    printed = [{"progress": PROGRESS}, {"environment": {"threads": 1}}, {**MEASURED, "samples": [1]}]
+    (workspace / "output").write_text("\n".join(map(json.dumps, [*printed, {"summary": SUMMARY}])) + "\n")
+    options = "--strategy exact --strategy random --budget 9 --layers 12 --threads 1"
+    done = call("tune", NAME, *options.split())
+    assert done.exit_code == 0, done.exception
     assert "best plan: 41115 (1 1 3 7), 0.950 of the time of the whole compiled layer" in done.stdout
     assert "> 64" in done.stdout and "of the time of exact's best" in done.stdout
     assert "recorded 1 new measurements" in done.stderr
     assert "\x1b" not in done.stdout + done.stderr
-    (call,) = (folder / "calls").read_text().splitlines()
-    assert "--layers=12 " in call and "--threads=1 --strategy exact random --budget 9" in call
-    again = tune(NAME, "--json")
-    assert again.returncode == 0, again.stderr
-    assert "recorded 0 new measurements" in again.stderr
-    found = json.loads(again.stdout)
-    assert (found["plan"], len(found["records"])) == (41115, 1)
+    (arguments,) = (workspace / "calls").read_text().splitlines()
+    assert "--layers=12 " in arguments and "--threads=1 --strategy exact random --budget 9" in arguments
+    again = call("tune", NAME, "--json")
+    assert again.exit_code == 0 and "recorded 0 new measurements" in again.stderr
+    data = json.loads(again.stdout)
+    assert (data["plan"], len(data["records"])) == (41115, 1)
     (record,) = read(Path("results", f"{NAME}.jsonl"))
     assert record.benchmark == "tune" and record.image_digest and record.cpu and record.threads == 1
     assert record.command.endswith("--layers=12 --dtype=float32 --device=cpu --threads=1")
 
-    (folder / "fails").touch()
-    failed = tune(NAME)
-    assert failed.returncode == 1
+    (workspace / "fails").touch()
+    failed = call("tune", NAME)
     assert r"  \x1b]0;owned\x07\x1b[2Jerror: forged" in failed.stderr and "\x1b" not in failed.stderr
-    assert "error: the benchmark failed with exit code 7" in failed.stderr
+    assert isinstance(failed.exception, WorkFailed)
+    assert failed.exception.message == "the benchmark failed with exit code 7"
 
 
-@pytest.mark.slow
-def test_bad_input_is_named_before_an_engine_is_asked(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_bad_input_is_named_before_the_engine_is_connected(call, error, tmp_path, monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     for arguments, message in (
-        (["operator-fusin"], "did you mean operator-fusion?"),
-        (["--strategy", "exat"], "did you mean exact?"),
-        (["--mask", "x"], "--mask"),
-        (["--seq", "0"], "--seq"),
-        (["--runner", "slurm"], "--runner"),
-        (["--runner", "ray", "--on", "gpu1"], "--on is not for --runner ray"),
-        (["--runner", "ray", "--gpus", "all"], "--gpus is not for --runner ray"),
-        (["--runner", "ray", "--device", "cuda:1"], "write --device cuda"),
+        ("operator-fusin", "did you mean operator-fusion?"),
+        ("--strategy exat", "did you mean exact?"),
+        ("--mask x", "--mask"),
+        ("--seq 0", "--seq"),
+        ("--runner slurm", "--runner"),
+        ("--runner ray --on gpu1", "--on is not for --runner ray"),
+        ("--runner ray --gpus all", "--gpus is not for --runner ray"),
+        ("--runner ray --device cuda:1", "write --device cuda"),
     ):
-        answer = tune(*arguments, DOCKER_HOST="unix:///nowhere")
-        assert (answer.returncode, message in answer.stderr) == (2, True), answer.stderr
-    assert tune(DOCKER_HOST="unix:///nowhere").returncode == 3
-    no_cluster = tune("--runner", "ray", RAY_ADDRESS="127.0.0.1:1", DOCKER_HOST="unix:///nowhere")
-    assert (no_cluster.returncode, "no Ray cluster" in no_cluster.stderr) == (3, True), no_cluster.stderr
-
-
-def test_a_result_file_that_is_broken_stops_the_search_before_it_begins(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+        answer = call("tune", *arguments.split())
+        code = getattr(answer.exception, "exit_code", answer.exit_code)
+        assert code == 2 and message in f"{answer.exception} {getattr(answer.exception, 'hint', '')} {answer.stderr}"
+    error(EngineError, "tune")
+    monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
+    assert "no Ray cluster" in call("tune", "--runner", "ray").exception.message
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "operator-fusion.jsonl").write_text("{}\n")
-    answer = tune(DOCKER_HOST="unix:///nowhere")
-    assert answer.returncode == 2 and "operator-fusion.jsonl:1" in answer.stderr
+    assert "operator-fusion.jsonl:1" in error(UsageError, "tune").where
 
 
 class Terminal(io.StringIO):

@@ -13,7 +13,7 @@ from reprokit.doctor import bounded
 from reprokit.doctor.bounded import Bounded, NoAnswer
 
 
-def test_it_is_called_once_for_all_who_wait() -> None:
+def test_it_is_called_once_and_all_who_wait_get_what_it_returns_or_raises() -> None:
     calls: list[int] = []
     work = Bounded(lambda: calls.append(1) or len(calls), 30)
     threads = [threading.Thread(target=work.result) for _ in range(8)]
@@ -23,8 +23,6 @@ def test_it_is_called_once_for_all_who_wait() -> None:
         thread.join()
     assert work.result() == 1 and calls == [1]
 
-
-def test_what_it_raises_everybody_gets() -> None:
     def failing() -> None:
         raise KeyError("x")
 

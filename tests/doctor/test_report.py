@@ -59,16 +59,13 @@ def test_what_is_taken_out(scrub: Scrubber, text: str, shown: str | None) -> Non
     assert scrub(text) == (text if shown is None else shown)
 
 
-def test_it_is_one_block_of_code_whatever_is_in_it(scrub: Scrubber, machine: FakeMachine) -> None:
+def test_it_is_one_block_of_code_and_shows_only_rules_without_names_to_take_out(scrub: Scrubber) -> None:
     hostile = Finding("error", "gpu", ("gpu=\x1b[2J```\n# Title",), "<img src=x>\u202e", remedy="a\rb")
     lines = report([hostile], "this machine", scrub).splitlines()
     assert lines[:2] == ["reprokit doctor", ""]
     assert all(line.startswith("    ") and line.isprintable() for line in lines[2:])
-
-
-def test_without_names_to_take_out_only_rules_are_shown(machine: FakeMachine) -> None:
-    found = [Finding("error", "engine.unreachable", ("engine=tcp://secret:1",), "secret", remedy="secret")]
-    text = report(found, "this machine", None)
+    secret = Finding("error", "engine.unreachable", ("engine=tcp://secret:1",), "secret", remedy="secret")
+    text = report([secret], "this machine", None)
     assert "engine.unreachable" in text and "secret" not in text
 
 

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
-from reprokit.errors import WorkFailed
-from reprokit.host.fit import ImageNeeds, image_findings, in_words, recipe_findings, require_image
+from reprokit.compat.model import KnownHost
+from reprokit.errors import EngineError, WorkFailed
+from reprokit.host.fit import ImageNeeds, host_errors_of, image_findings, in_words, recipe_findings, require_image
 from reprokit.host.gpu import GpuDevice
+from reprokit.recipe.find import Target
+from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
+from tests.support.builds import RECIPE, target_of
 
 GIB = 1 << 30
 NEEDS = ImageNeeds(min_driver="450.80.02", compute_capabilities=("7.0", "8.0"))
@@ -73,13 +77,26 @@ def test_a_host_lacks_what_is_required(of, has_gpu, memory, disk, words):
 
 def test_a_gpu_that_is_older_than_the_recipe_is_meant_for():
     gpus = [GpuDevice("Tesla P100-PCIE-16GB", "535.54.03", "6.0")]
-    needed = variant(gpu="required", compute_capability=["8.0"])
-    assert any("8.0" in in_words(f) for f in recipe_findings(needed, True, gpus, None, None) if f.severity == "error")
-    needed = variant(gpu="optional", compute_capability=["8.0"])
-    assert recipe_findings(needed, True, gpus, None, None) == []
-
-
-def test_the_recipes_own_capabilities_are_no_gpus_of_the_machine():
+    needs = variant(gpu="required", compute_capability=["8.0"])
+    assert any("8.0" in in_words(f) for f in recipe_findings(needs, True, gpus, None, None) if f.severity == "error")
+    needs = variant(gpu="optional", compute_capability=["8.0"])
+    assert recipe_findings(needs, True, gpus, None, None) == []
+    # The recipe's own capabilities are no GPUs of the machine.
     stack = {"base": "debian:12", "pins": {"cuda": "10.2"}}
-    needed = Variant.model_validate({**stack, "requires": {"gpu": "required", "compute_capability": ["8.6"]}})
-    assert recipe_findings(needed, True, [], None, None) == []
+    needs = Variant.model_validate({**stack, "requires": {"gpu": "required", "compute_capability": ["8.6"]}})
+    assert recipe_findings(needs, True, [], None, None) == []
+
+
+def test_a_machine_that_is_too_small_stops_build_and_run_with_what_it_lacks():
+    text = RECIPE.format(name="large", base="debian:12").replace("driver:", "memory: 8GiB, disk: 30GiB, driver:")
+    large = Target(load_text(text, "large.yaml", "large"), "v", target_of("x").path)
+    small = KnownHost(4 << 30, 20 << 30)
+    with pytest.raises(EngineError) as error:
+        host_errors_of(large, small, False, pytest.fail, "or --force")
+    assert error.value.exit_code == 3 and error.value.hint.endswith("or --force")
+    assert "requires.memory=8.0 GiB with host.memory=4.0 GiB" in error.value.message
+    assert "requires.disk=30.0 GiB with host.disk_free=20.0 GiB" in error.value.message
+    warnings: list[str] = []
+    assert len(host_errors_of(large, small, True, warnings.append, "")) == len(warnings) == 2
+    for enough in (KnownHost(8 << 30, 30 << 30), KnownHost(None, None)):
+        assert host_errors_of(large, enough, False, pytest.fail, "") == []

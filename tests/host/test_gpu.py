@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import stat
 from pathlib import Path
 
 import pytest
@@ -45,43 +44,23 @@ def test_cdi_files_of_a_node_are_strict_yaml(text):
         gpu.devices_of("x.yaml", text)
 
 
-def test_nvidia_smi_is_bounded_and_may_be_missing(tmp_path, monkeypatch):
-    smi = tmp_path / "smi"
-    monkeypatch.setattr("reprokit.host.gpu._SMI_SECONDS", 60)
+def test_nvidia_smi_is_bounded_and_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    smi, module = tmp_path / "nvidia-smi", tmp_path / "version"
+    command = str(smi)
+    monkeypatch.setattr(gpu, "_SMI_SECONDS", 60)
     smi.write_text("#!/bin/sh\necho 'NVIDIA A100, 535.104.05, 8.0'\n")
     smi.chmod(0o755)
-    assert gpu.gpus(str(smi)) == [GpuDevice("NVIDIA A100", "535.104.05", "8.0")]
-    monkeypatch.setattr("reprokit.host.gpu.driver_version", lambda command: None)
-    monkeypatch.setattr("reprokit.host.gpu._SMI_SECONDS", 0.2)
-    smi.write_text("#!/bin/sh\nsleep 9999\n")
-    assert gpu.gpus(str(smi)) == []
-    assert gpu.gpus(str(tmp_path / "missing")) == []
-
-
-def _command(folder: Path, body: str) -> str:
-    path = folder / "nvidia-smi"
-    path.write_text(f"#!/bin/sh\n{body}\n", encoding="ascii")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
-    return str(path)
-
-
-def test_driver_of_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_SMI_SECONDS", 60)
-    command = _command(tmp_path, "echo 535.104.05; echo 535.104.05")
-    assert gpu.driver_version(command, module=tmp_path / "none") == "535.104.05"
-
-
-def test_driver_of_the_loaded_module(tmp_path: Path) -> None:
-    module = tmp_path / "version"
-    module.write_text("550.54.14\n", encoding="ascii")
+    assert gpu.gpus(command) == [GpuDevice("NVIDIA A100", "535.104.05", "8.0")]
+    smi.write_text("#!/bin/sh\necho 535.104.05; echo 535.104.05\n")
+    assert gpu.driver_version(command, module=module) == "535.104.05"
+    smi.write_text("#!/bin/sh\nexit 9\n")
+    assert gpu.driver_version(command, module=module) is None
+    assert gpu.driver_version("no such command", module=module) is None
+    smi.write_text("#!/bin/sh\nexec sleep 9999\n")  # a lost card
+    with monkeypatch.context() as patched:
+        patched.setattr(gpu, "_SMI_SECONDS", 0.2)
+        assert gpu.driver_version(command, module=module) is None
+        patched.setattr(gpu, "driver_version", lambda command: None)
+        assert gpu.gpus(command) == gpu.gpus(str(tmp_path / "missing")) == []
+    module.write_text("550.54.14\n")
     assert gpu.driver_version("no such command", module=module) == "550.54.14"
-
-
-def test_no_driver(tmp_path: Path) -> None:
-    assert gpu.driver_version("no such command", module=tmp_path / "none") is None
-    assert gpu.driver_version(_command(tmp_path, "exit 9"), module=tmp_path / "none") is None
-
-
-def test_a_lost_card_does_not_hold_us(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu, "_SMI_SECONDS", 0.2)
-    assert gpu.driver_version(_command(tmp_path, "exec sleep 9999"), module=tmp_path / "none") is None

@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-import pytest
-
 from tests.support.paths import ROOT
 
 PACKAGE = ROOT / "reprokit"
@@ -82,19 +80,9 @@ def test_who_opens_paths_is_known():
     assert set(KNOWN) - opens == set(), "these open nothing: remove them from the list above"
 
 
-@pytest.mark.parametrize(
-    "call",
-    ["Path('x').read_text()", "open('x')", "os.open('x', 0)", "folder.open()", "folder.iterdir()", "scandir('x')",
-     "self.file.open('rb')", "folder.mkdir(parents=True)", "os.walk('x')", "gzip.open('x', 'rb')",
-     "tarfile.open('x')"],
-)  # fmt: skip
-def test_one_that_opens_paths_would_be_found(call: str):
-    assert len(list(opened(f"def f():\n    return {call}\n"))) == 1
-
-
-@pytest.mark.parametrize(
-    "call",
-    ["tarfile.open(fileobj=memory)", "folder.open('x', os.O_RDONLY)", "folder.mkdir('x')", "ast.walk(x)", "read('x')"],
-)
-def test_one_that_uses_the_module_is_not_found(call: str):
-    assert list(opened(call)) == []
+def test_the_calls_that_open_paths_are_recognised():
+    paths = "Path('x').read_text() open('x') os.open('x',0) folder.open() folder.iterdir() scandir('x') os.walk('x')"
+    paths += " self.file.open('rb') folder.mkdir(parents=True) gzip.open('x','rb') tarfile.open('x')"
+    others = "tarfile.open(fileobj=memory) folder.open('x',os.O_RDONLY) folder.mkdir('x') ast.walk(x) read('x')"
+    assert [call for call in paths.split() if len(list(opened(call))) != 1] == []
+    assert [call for call in others.split() if any(opened(call))] == []

@@ -44,38 +44,32 @@ def pax(key: str, value: str) -> bytes:
 PATH, TIME = pax("path", "usr/bin/tool"), pax("atime", "1")
 
 
+AMBIGUOUS, FOLDER = r"readers understand differently|of Solaris", "a file or a folder"
+HIDDEN = padded(header("hidden"))
+
+
 @pytest.mark.parametrize(
-    "before",
+    ("tar", "message"),
     [
-        extended(X, PATH) + extended(X, TIME),
-        extended(X, PATH) + extended(G, TIME),
-        extended(X, PATH) + extended(LONG, b"usr/bin/other\0"),
-        extended(LONG, b"usr/bin/tool\0") + extended(LONG, b"usr/bin/other\0"),
-        extended(SOLARIS, PATH),
-        extended(X, pax("path", "")),
+        (extended(X, PATH) + extended(X, TIME) + header("doc"), AMBIGUOUS),
+        (extended(X, PATH) + extended(G, TIME) + header("doc"), AMBIGUOUS),
+        (extended(X, PATH) + extended(LONG, b"usr/bin/other\0") + header("doc"), AMBIGUOUS),
+        (extended(LONG, b"usr/bin/tool\0") + extended(LONG, b"usr/bin/other\0") + header("doc"), AMBIGUOUS),
+        (extended(SOLARIS, PATH) + header("doc"), AMBIGUOUS),
+        (extended(X, pax("path", "")) + header("doc"), AMBIGUOUS),
+        (header("a", last=b"tar\0", prefix=b"b"), "another format"),  # the prefix of star
+        # A prefix in place of the times of GNU.
+        (header("tool", magic=b"ustar  \0", prefix=b"usr/bin"), "no numbers"),
+        (header("tool", magic=b"ustar  \0", prefix=b"00000000001\x00x"), "no numbers"),
+        (header("tool", magic=b"ustar  \0", prefix=b"1 2"), "no numbers"),
+        # An old header that is a folder by one of its names only.
+        (extended(X, pax("path", "tool/")) + header("x", 512, tarfile.AREGTYPE) + HIDDEN, FOLDER),
+        (extended(X, pax("path", "tool")) + header("x/", 512, tarfile.AREGTYPE) + HIDDEN, FOLDER),
     ],
-    ids=range(6),
+    ids=range(12),
 )
-def test_what_readers_understand_differently_is_refused(before):
-    with pytest.raises(tarfile.ReadError, match=r"readers understand differently|of Solaris"):
-        list(members(io.BytesIO(before + header("usr/share/doc") + END)))
-
-
-def test_the_prefix_of_star_is_refused():
-    with pytest.raises(tarfile.ReadError, match="another format"):
-        list(members(io.BytesIO(header("a", last=b"tar\0", prefix=b"b") + END)))
-
-
-@pytest.mark.parametrize("prefix", [b"usr/bin", b"00000000001\x00x", b"1 2"])
-def test_a_prefix_in_place_of_the_times_of_gnu_is_refused(prefix):
-    with pytest.raises(tarfile.ReadError, match="no numbers"):
-        list(members(io.BytesIO(header("tool", magic=b"ustar  \0", prefix=prefix) + END)))
-
-
-@pytest.mark.parametrize(("name", "path"), [("x", "tool/"), ("x/", "tool")])
-def test_an_old_header_that_is_a_folder_by_one_of_its_names_only_is_refused(name, path):
-    tar = extended(X, pax("path", path)) + header(name, 512, tarfile.AREGTYPE) + padded(header("hidden"))
-    with pytest.raises(tarfile.ReadError, match="a file or a folder"):
+def test_what_readers_understand_differently_is_refused(tar, message):
+    with pytest.raises(tarfile.ReadError, match=message):
         list(members(io.BytesIO(tar + END)))
 
 

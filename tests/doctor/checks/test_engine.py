@@ -1,4 +1,4 @@
-"""The engine: which one answers, and why none does."""
+"""The engine: which one answers, and why none does; its builder, storage, isolation and registries."""
 
 from __future__ import annotations
 
@@ -9,47 +9,37 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.doctor.checks import engine
+from reprokit.doctor.checks import builder, engine, isolation, nesting, registry, storage
 from reprokit.doctor.examined import Examined
 from reprokit.doctor.shell import LocalShell
 from reprokit.engine import Engine
 from tests.support.examined import INFO, FakeMachine, PlainEngine
 
 
-def test_an_engine_that_is_fine(machine: FakeMachine) -> None:
-    found = machine.find(engine)
-    assert {finding.severity for finding in found} == {"info"}
-    assert found[0].subjects == ("engine=24.0.7",) and "rootful, API 1.43" in found[0].reason
-
-
-@pytest.mark.parametrize(
-    ("info", "rule"),
-    [
-        ({**INFO, "ServerVersion": "19.03.8"}, "engine.version"),
-        ("<html>", "engine.info"),
-        ([], "engine.info"),
-        (None, "engine.info"),
-    ],
-)
-def test_an_engine_that_is_old_or_answers_rubbish(machine: FakeMachine, info: object, rule: str) -> None:
-    machine.engine = PlainEngine(info)
-    assert machine.rules(engine) == {rule}
+def test_an_engine_that_is_fine_old_or_answers_rubbish(machine: FakeMachine) -> None:
+    findings = machine.find(engine)
+    assert {finding.severity for finding in findings} == {"info"}
+    assert findings[0].subjects == ("engine=24.0.7",) and "rootful, API 1.43" in findings[0].reason
+    machine.engine = PlainEngine({**INFO, "ServerVersion": "19.03.8"})
+    assert machine.rules(engine) == {"engine.version"}
+    for rubbish in ("<html>", [], None):
+        machine.engine = PlainEngine(rubbish)
+        assert machine.rules(engine) == {"engine.info"}
 
 
 def test_a_stopped_engine_can_be_started(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     machine.engine = None
     machine.program("systemctl", "")
-    monkeypatch.setenv("DOCKER_HOST", "unix:///run/user/1000/docker.sock")
-    (found,) = machine.find(engine)
-    assert (found.rule, found.fix) == ("engine.unreachable", "systemctl --user start docker")
-    monkeypatch.setenv("DOCKER_HOST", "tcp://192.0.2.1:2375")
-    (found,) = machine.find(engine)
-    assert found.fix == ""
+    for host, fix in (
+        ("unix:///run/user/1000/docker.sock", "systemctl --user start docker"),
+        ("tcp://192.0.2.1:2375", ""),
+    ):
+        monkeypatch.setenv("DOCKER_HOST", host)
+        (finding,) = machine.find(engine)
+        assert (finding.rule, finding.fix) == ("engine.unreachable", fix)
 
 
-def test_damaged_settings_of_docker_are_a_finding(
-    machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, tmp_path
-) -> None:
+def test_damaged_settings_of_docker_are_a_finding(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing() -> None:
         raise KeyError("Endpoints")
 
@@ -57,27 +47,111 @@ def test_damaged_settings_of_docker_are_a_finding(
     assert machine.rules(engine) == {"engine.info"}
     host = machine.host()
     host.connection._function = failing  # type: ignore[assignment]
-    (found,) = engine.find(host)
-    assert found.severity == "error" and "KeyError" in found.reason
+    (finding,) = engine.find(host)
+    assert finding.severity == "error" and "KeyError" in finding.reason
 
 
 @pytest.mark.parametrize("answer", [b"\x00\xff\x1b[2J", b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", b""])
-def test_a_socket_of_something_else(
-    machine: FakeMachine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: bytes
-) -> None:
+def test_a_socket_of_something_else(monkeypatch: pytest.MonkeyPatch, short_path: Path, answer: bytes) -> None:
+    def serve(server: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = server.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(answer)
+
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(tmp_path / "s"))
+        server.bind(str(short_path / "s"))
         server.listen()
-        threading.Thread(target=_answer, args=(server, answer), daemon=True).start()
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/s")
-        (found,) = engine.find(Examined(LocalShell(), Engine.connect))
-    assert found.severity == "error" and found.remedy
+        threading.Thread(target=serve, args=(server,), daemon=True).start()
+        monkeypatch.setenv("DOCKER_HOST", f"unix://{short_path}/s")
+        (finding,) = engine.find(Examined(LocalShell(), Engine.connect))
+    assert finding.severity == "error" and finding.remedy
 
 
-def _answer(server: socket.socket, answer: bytes) -> None:
-    with contextlib.suppress(OSError):
-        while True:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(1 << 16)
-                connection.sendall(answer)
+@pytest.mark.parametrize(
+    ("version", "buildx", "buildkit"),
+    [
+        ("Docker version 24.0.7, build afdd53b", "github.com/docker/buildx v0.11.2", "yes"),
+        ("Docker version 24.0.7, build afdd53b", "", "no"),
+        ("Docker version 20.10.24, build 297e128", "", "yes"),
+        ("", "", "no"),
+    ],
+)
+def test_buildkit_in_the_cli(machine: FakeMachine, version: str, buildx: str, buildkit: str) -> None:
+    machine.program("docker", f"case $1 in --version) echo '{version}' ;; *) echo '{buildx}' ;; esac")
+    (finding,) = machine.find(builder)
+    assert finding.subjects == (f"buildkit={buildkit}",)
+
+
+@pytest.mark.parametrize(
+    ("info", "rules"),
+    [
+        (INFO, set()),
+        ({**INFO, "Driver": "overlayfs", "DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]}, set()),
+        ({**INFO, "Driver": "vfs"}, {"storage.driver"}),
+        ({**INFO, "Driver": "devicemapper"}, {"storage.driver"}),
+        ({**INFO, "DriverStatus": [["Supports d_type", "false"]]}, {"storage.d_type"}),
+        ({"DriverStatus": [[1], None, "x", [None, "false"]], "Driver": 3}, set()),
+    ],
+)
+def test_storage(machine: FakeMachine, info: object, rules: set[str]) -> None:
+    machine.engine = PlainEngine(info)
+    assert machine.rules(storage) == rules
+
+
+def test_user_namespaces_and_limits(machine: FakeMachine) -> None:
+    machine.engine = PlainEngine({**INFO, "SecurityOptions": ["name=seccomp,profile=builtin", "name=userns"]})
+    machine.program("unshare", "exit 0")
+    shown = {finding.subjects[0]: finding.reason for finding in machine.find(isolation)}
+    assert "host.user_namespaces=yes" in shown and "shifts user ids" in shown["engine.cgroup=2"]
+    machine.program("unshare", "exit 1")
+    assert "host.user_namespaces=no" in {finding.subjects[0] for finding in machine.find(isolation)}
+    machine.program("unshare", "exit 0")
+    machine.file("proc/sys/kernel/unprivileged_userns_clone", "0\n")
+    assert "host.user_namespaces=no" in {finding.subjects[0] for finding in machine.find(isolation)}
+    machine.engine = PlainEngine({**INFO, "SecurityOptions": None, "MemoryLimit": False})
+    assert machine.rules(isolation) == {"isolation.memory", "isolation.seccomp"}
+
+
+def test_logins_in_containers_virtual_machines_and_wsl(machine: FakeMachine) -> None:
+    def finding() -> tuple[str, str, tuple[str, ...]]:
+        (only,) = machine.find(nesting)
+        return only.severity, only.reason, only.subjects
+
+    assert machine.find(nesting) == []
+    machine.file("run/.containerenv")
+    assert finding()[::2] == ("info", ("host.inside=container",))
+    (machine.root / "run/.containerenv").unlink()
+    machine.file("proc/cpuinfo", "flags : fpu hypervisor lm\n")
+    machine.file("sys/class/dmi/id/sys_vendor", "QEMU\n")
+    assert finding()[1:] == ("QEMU", ("host.inside=virtual machine",))
+    machine.file("proc/sys/kernel/osrelease", "5.15.90.1-microsoft-standard-WSL2\n")
+    assert finding()[2] == ("host.inside=WSL",)
+
+
+def test_a_login_in_a_container_of_its_own_engine(machine: FakeMachine) -> None:
+    inside = "9f" * 32
+    mount = f"511 500 8:1 /docker/containers/{inside}/hostname /etc/hostname rw - ext4 /dev/sda1 rw\n"
+    machine.file("proc/self/mountinfo", mount)
+    machine.engine = PlainEngine(INFO, inside=inside)
+    (finding,) = machine.find(nesting)
+    assert (finding.rule, finding.severity) == ("nesting.engine", "warning")
+    machine.engine = PlainEngine(INFO)
+    assert machine.rules(nesting) == set()
+    machine.engine = None
+    assert any("container" in finding.subjects[0] for finding in machine.find(nesting))
+
+
+def test_registry_mirrors_and_proxies(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert machine.rules(registry) == set()
+    monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
+    assert machine.rules(registry) == {"registry.proxy"}
+    machine.engine = PlainEngine({**INFO, "HttpsProxy": "http://me:hunter2@proxy.test:3128"})
+    assert machine.rules(registry) == set()
+    for login in ("http://me:hunter2", f"me:{'hunter2' * 99}"):
+        machine.engine = PlainEngine({**INFO, "HttpProxy": f"{login}@proxy.test:3128"})
+        assert "hunter2" not in str(machine.find(registry)) and "proxy.test" in str(machine.find(registry))
+    machine.engine = PlainEngine({**INFO, "RegistryConfig": {"Mirrors": ["https://mirror.test/"]}})
+    assert any("mirror.test" in finding.reason for finding in machine.find(registry))

@@ -1,4 +1,4 @@
-"""GPUs on the PCI bus against those of the driver and of nvidia-smi."""
+"""GPUs: on the PCI bus, of the driver, of nvidia-smi, of the Container Toolkit, and in containers."""
 
 from __future__ import annotations
 
@@ -6,15 +6,23 @@ import shutil
 
 import pytest
 
+from reprokit.compat.model import Finding
+from reprokit.container.gpu import Rung
 from reprokit.doctor import gpus
-from reprokit.doctor.checks import gpu, gpu_container, gpu_driver
-from tests.support.examined import FakeMachine
+from reprokit.doctor.checks import gpu, gpu_container, gpu_driver, gpu_health, gpu_toolkit
+from reprokit.doctor.examine import Check
+from reprokit.engine import Engine
+from tests.support.examined import INFO, FakeMachine, PlainEngine
+from tests.support.waiting import wait_for
 
-FOUR = [f"0000:{bus}:00.0" for bus in ("17", "65", "b3", "ca")]
+CARD = "0000:65:00.0"
+FOUR = ["0000:17:00.0", CARD, "0000:b3:00.0", "0000:ca:00.0"]
+A100 = "NVIDIA A100-SXM4-80GB"
+FALLEN = "echo '[1.0] NVRM: Xid (PCI:0000:{bus}:00): 79, GPU has fallen off the bus.'"
 
 
-def row(index: int, address: str, name: str = "NVIDIA GeForce RTX 3090", driver: str = "535.54.03") -> str:
-    return f"{index}, 0000{address.upper()}, {name}, {driver}, 8.6"
+def row(index: int, address: str, name: str = "NVIDIA GeForce RTX 3090") -> str:
+    return f"{index}, 0000{address.upper()}, {name}, 535.54.03, 8.6"
 
 
 def smi(machine: FakeMachine, *rows: str, code: int = 0) -> None:
@@ -22,85 +30,190 @@ def smi(machine: FakeMachine, *rows: str, code: int = 0) -> None:
     machine.program("nvidia-smi", f"{lines}\nexit {code}")
 
 
-@pytest.fixture
-def four(machine: FakeMachine) -> FakeMachine:
-    for address in FOUR:
+def cards(machine: FakeMachine, *addresses: str) -> FakeMachine:
+    for address in addresses:
         machine.gpu(address)
-    machine.driver("535.54.03", *FOUR)
+    machine.driver("535.54.03", *addresses)
     return machine
 
 
-def test_four_that_work(four: FakeMachine) -> None:
-    smi(four, *(row(index, address) for index, address in enumerate(FOUR)))
-    found = four.find(gpu, gpu_driver)
-    assert {finding.severity for finding in found} == {"info"}
-    assert sum("RTX 3090 (sm_86)" in finding.subjects[0] for finding in found) == 4
-    assert any("CUDA 11.1 or later" in finding.reason for finding in found)
+def problem(machine: FakeMachine, *checks: Check) -> Finding:
+    """The only finding that is not just information."""
+    (finding,) = [finding for finding in machine.find(*checks) if finding.severity != "info"]
+    return finding
 
 
-def test_none(machine: FakeMachine) -> None:
+def test_four_that_work_and_none(machine: FakeMachine) -> None:
     machine.file("sys/bus/pci/devices/0000:00:02.0/vendor", "0x8086\n")
-    (found,) = machine.find(gpu, gpu_driver)
-    assert found.subjects == ("gpus=0",)
+    (finding,) = machine.find(gpu, gpu_driver)
+    assert finding.subjects == ("gpus=0",)
+    assert machine.find(gpu_toolkit) == []
+    smi(cards(machine, *FOUR), *(row(index, address) for index, address in enumerate(FOUR)))
+    findings = machine.find(gpu, gpu_driver)
+    assert {finding.severity for finding in findings} == {"info"}
+    assert sum("RTX 3090 (sm_86)" in finding.subjects[0] for finding in findings) == 4
+    assert any("CUDA 11.1 or later" in finding.reason for finding in findings)
 
 
 @pytest.mark.slow
-def test_cards_fall_off_the_bus_as_in_the_notes(four: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cards_fall_off_the_bus_as_in_the_notes(machine: FakeMachine, monkeypatch: pytest.MonkeyPatch) -> None:
     """First nvidia-smi hangs, then it finds no devices, while the bus lists four."""
-    four.program("nvidia-smi", "trap '' TERM\nsleep 9999")
-    shutil.rmtree(four.root / "proc/driver/nvidia/gpus" / FOUR[2])
+    cards(machine, *FOUR).program("nvidia-smi", "trap '' TERM\nsleep 9999")
+    shutil.rmtree(machine.root / "proc/driver/nvidia/gpus" / FOUR[2])
     with monkeypatch.context() as patience:
         patience.setattr(gpus, "SMI_S", 2)
-        found = [finding for finding in four.find(gpu, gpu_container) if finding.severity != "info"]
-    assert [finding.rule for finding in found] == ["gpu.hangs", "gpu_container"]
-    assert "nvidia-smi does not answer" in found[0].reason
-    assert f"4 NVIDIA GPUs, of which the driver does not have {FOUR[2]}:" in found[0].reason
-    assert "reboot" in found[0].remedy
-
-    smi(four, "No devices were found", code=6)
-    four.program("dmesg", "echo '[1.0] NVRM: Xid (PCI:0000:65:00): 79, GPU has fallen off the bus.'")
-    (found,) = [finding for finding in four.find(gpu) if finding.severity == "error"]
-    assert found.rule == "gpu.lost" and "No devices were found" in found.reason
-    assert "4 NVIDIA GPUs" in found.reason and "Xid" in found.reason
+        findings = [finding for finding in machine.find(gpu, gpu_container) if finding.severity != "info"]
+    assert [finding.rule for finding in findings] == ["gpu.hangs", "gpu_container"]
+    assert "nvidia-smi does not answer" in findings[0].reason and "reboot" in findings[0].remedy
+    assert f"4 NVIDIA GPUs, of which the driver does not have {FOUR[2]}:" in findings[0].reason
+    smi(machine, "No devices were found", code=6)
+    machine.program("dmesg", FALLEN.format(bus="65"))
+    (lost,) = [finding for finding in machine.find(gpu) if finding.severity == "error"]
+    assert lost.rule == "gpu.lost" and "No devices were found" in lost.reason
+    assert "4 NVIDIA GPUs" in lost.reason and "Xid" in lost.reason
 
 
-def test_one_of_four_is_named(four: FakeMachine) -> None:
-    smi(four, *(row(index, address) for index, address in enumerate(FOUR[:3])))
-    (found,) = [finding for finding in four.find(gpu) if finding.severity != "info"]
-    assert FOUR[3] in found.reason and FOUR[0] not in found.reason
+def test_one_of_four_is_named(machine: FakeMachine) -> None:
+    smi(cards(machine, *FOUR), *(row(index, address) for index, address in enumerate(FOUR[:3])))
+    missing = problem(machine, gpu)
+    assert FOUR[3] in missing.reason and FOUR[0] not in missing.reason
     # A login in a job of Slurm, or in a container, may have only some.
-    assert found.severity == "warning" and "this login has only some" in found.reason
-    four.program("dmesg", "echo '[1.0] NVRM: Xid (PCI:0000:ca:00): 79, GPU has fallen off the bus.'")
-    (found,) = [finding for finding in four.find(gpu) if finding.severity != "info"]
-    assert found.severity == "error" and FOUR[3] in found.reason and "Xid" in found.reason
+    assert missing.severity == "warning" and "this login has only some" in missing.reason
+    machine.program("dmesg", FALLEN.format(bus="ca"))
+    missing = problem(machine, gpu)
+    assert missing.severity == "error" and FOUR[3] in missing.reason and "Xid" in missing.reason
 
 
 def test_a_card_whose_configuration_reads_as_ones(machine: FakeMachine) -> None:
     machine.gpu(FOUR[0], dead=True)
-    machine.gpu(FOUR[1])
-    machine.driver("535.54.03", FOUR[1])
-    smi(machine, row(0, FOUR[1]))
-    (found,) = [finding for finding in machine.find(gpu) if finding.severity == "error"]
-    assert found.rule == "gpu.lost" and FOUR[0] in found.reason and FOUR[1] not in found.reason
+    smi(cards(machine, CARD), row(0, CARD))
+    (lost,) = [finding for finding in machine.find(gpu) if finding.severity == "error"]
+    assert lost.rule == "gpu.lost" and FOUR[0] in lost.reason and CARD not in lost.reason
 
 
 def test_unlike_gpus_are_each_named(machine: FakeMachine) -> None:
-    for address in FOUR[:2]:
-        machine.gpu(address)
-    machine.driver("535.54.03", *FOUR[:2])
-    smi(machine, row(0, FOUR[0]), row(1, FOUR[1], "NVIDIA A100-SXM4-80GB"))
-    found = machine.find(gpu)
-    assert any(f.rule == "gpu.unlike" and "A100" in f.subjects[0] and "3090" in f.subjects[0] for f in found)
+    smi(cards(machine, *FOUR[:2]), row(0, FOUR[0]), row(1, FOUR[1], A100))
+    (unlike,) = [finding for finding in machine.find(gpu) if finding.rule == "gpu.unlike"]
+    assert "A100" in unlike.subjects[0] and "3090" in unlike.subjects[0]
+
+
+def test_hostile_names_of_gpus_are_only_shown(machine: FakeMachine) -> None:
+    cards(machine, CARD)
+    hostile = ["\x1b]0;owned\x07RTX", "\u202e0903 XTR", "x" * 300, "%s%n", "`id`", "$(id)", "reprokit:module 1.2"]
+    for name in hostile:
+        smi(machine, row(0, CARD, name))
+        findings = machine.find(gpu, gpu_driver)
+        assert {finding.severity for finding in findings} == {"info"}, name
+        assert all(len(subject) < 600 for finding in findings for subject in finding.subjects)
+        assert any(finding.subjects == ("driver=535.54.03",) for finding in findings)
+
+
+def test_a_driver_that_is_missing_or_another(machine: FakeMachine) -> None:
+    machine.gpu(CARD, driver="")
+    assert machine.rules(gpu_driver) == {"gpu_driver.missing"}
+    for name in ("nouveau", "vfio-pci"):
+        (machine.root / "sys/bus/pci/devices" / CARD / "driver").unlink(missing_ok=True)
+        machine.gpu(CARD, driver=name)
+        foreign = machine.find(gpu_driver)[0]
+        assert foreign.rule == "gpu_driver.foreign" and name in foreign.reason and CARD in foreign.reason
+
+
+def test_libraries_of_another_version_than_the_loaded_module(machine: FakeMachine) -> None:
+    cards(machine, CARD)
+    machine.program("nvidia-smi", "echo 'Failed to initialize NVML: Driver/library version mismatch'; exit 18")
+    machine.file("usr/lib/x86_64-linux-gnu/libnvidia-ml.so.550.54.14")
+    (machine.root / "usr/lib/x86_64-linux-gnu/libnvidia-ml.so.535.54.03").unlink()
+    (mismatch,) = [finding for finding in machine.find(gpu_driver) if finding.severity == "error"]
+    assert mismatch.rule == "gpu_driver.mismatch" and "reboot" in mismatch.remedy
+    assert "535.54.03" in mismatch.reason and "550.54.14" in mismatch.reason
+
+
+def test_missing_device_files_can_be_made(machine: FakeMachine) -> None:
+    smi(cards(machine, CARD), row(0, CARD))
+    assert machine.rules(gpu_driver) == set()
+    (machine.root / "dev/nvidia-uvm").unlink()
+    assert machine.rules(gpu_driver) == {"gpu_driver.uvm"}
+    for name in ("nvidiactl", "nvidia0"):
+        (machine.root / "dev" / name).unlink()
+    (missing,) = [finding for finding in machine.find(gpu_driver) if finding.severity == "error"]
+    assert missing.fix == "sudo nvidia-modprobe -u -c=0"
 
 
 @pytest.mark.parametrize(
-    "name", ["\x1b]0;owned\x07RTX", "\u202e0903 XTR", "x" * 300, "%s%n", "`id`", "$(id)", "reprokit:module 1.2"]
+    ("fields", "rules"),
+    [
+        ("0, Enabled, 35, Enabled, 0, Disabled, 0x0000000000000001", set()),
+        ("0, Enabled, 35, [N/A], [N/A], [N/A], 0x0000000000000000", set()),
+        ("0, Disabled, 35, Enabled, 0, Disabled, 0x0", {"gpu_health.persistence"}),
+        ("0, Enabled, 35, Enabled, 3, Disabled, 0x0", {"gpu_health.ecc"}),
+        ("0, Enabled, 35, Enabled, 0, Enabled, 0x0", {"gpu_health.mig"}),
+        ("0, Enabled, 93, Enabled, 0, Disabled, 0x0000000000000048", {"gpu_health.throttled"}),
+        ("0, Enabled, 35, Enabled, 0, Disabled, 0x0000000000000004", set()),  # the power limit is usual under load
+        ("7, Disabled, rubbish", set()),
+        ("0, Enabled, 1e9, \x1b[31m, -5, x, 0xzz", set()),
+        ("0, Disabled, 35", {"gpu_health.persistence"}),  # a driver that does not know the newer fields
+    ],
 )
-def test_hostile_names_of_gpus_are_only_shown(machine: FakeMachine, name: str) -> None:
-    machine.gpu(FOUR[0])
-    machine.driver("535.54.03", FOUR[0])
-    smi(machine, row(0, FOUR[0], name))
-    found = machine.find(gpu, gpu_driver)
-    assert {finding.severity for finding in found} == {"info"}
-    assert all(len(subject) < 600 for finding in found for subject in finding.subjects)
-    assert any(finding.subjects == ("driver=535.54.03",) for finding in found)
+def test_the_health_of_a_gpu(machine: FakeMachine, fields: str, rules: set[str]) -> None:
+    query = "--query-gpu=index,persistence_mode,temperature.gpu" if fields == "0, Disabled, 35" else "*"
+    cards(machine, CARD).program(
+        "nvidia-smi",
+        f"case $1 in *pci.bus_id*) echo '{row(0, CARD, A100)}' ;;\n"
+        f"{query}) echo '{fields}' ;; *) echo 'Field is not a valid field to query.'; exit 2 ;; esac",
+    )
+    assert machine.rules(gpu_health) == rules
+
+
+def test_the_container_toolkit_and_cdi(machine: FakeMachine) -> None:
+    machine.working_gpu()
+    (missing,) = [finding for finding in machine.find(gpu_toolkit) if finding.severity == "error"]
+    assert missing.rule == "gpu_toolkit.missing" and "nvidia-ctk runtime configure" in missing.remedy
+    # Files of CDI from elsewhere need no toolkit.
+    machine.engine = PlainEngine(INFO, cdi=("nvidia.com/gpu=0",))
+    assert [finding.severity for finding in machine.find(gpu_toolkit)] == ["info", "info"]
+    machine.program("nvidia-ctk", "echo 'NVIDIA Container Toolkit CLI version 1.17.4'")
+    library = "hostPath: /usr/lib/x86_64-linux-gnu/libcuda.so."
+    machine.file("etc/cdi/nvidia.yaml", f"{library}550.54.14\n")
+    assert machine.rules(gpu_toolkit) == set()
+    machine.file("etc/cdi/nvidia.yaml", f"{library}535.54.03\n{library}1\n")  # of an earlier driver
+    (old,) = [finding for finding in machine.find(gpu_toolkit) if finding.severity == "error"]
+    assert "535.54.03" in old.reason and old.fix.startswith("sudo nvidia-ctk cdi generate")
+    (machine.root / "etc/cdi/nvidia.yaml").unlink()
+    machine.engine = PlainEngine({**INFO, "CDISpecDirs": ["/etc/cdi"]})
+    assert machine.rules(gpu_toolkit) == {"gpu_toolkit.cdi"}
+
+
+def test_containers_of_a_real_engine(
+    machine: FakeMachine, engine: Engine, debian_12: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine.working_gpu()
+    machine.engine = engine  # type: ignore[assignment]
+    (refused,) = machine.find(gpu_container)
+    assert refused.rule == "gpu_container.refused" and "nvidia-ctk" in refused.remedy
+    assert "could not select device driver" in refused.reason
+    # Without a GPU request any engine starts them. A base then has no nvidia-smi.
+    monkeypatch.setattr(gpu_container, "ladder", lambda request, support: [Rung("CDI", ())])
+    (empty,) = machine.find(gpu_container)
+    assert empty.rule == "gpu_container.empty" and "nvidia-smi" in empty.reason
+    monkeypatch.setattr(gpu_container, "_base", lambda engine: "")
+    (accepted,) = machine.find(gpu_container)
+    assert accepted.severity == "info" and "accepts the request" in accepted.reason
+    wait_for(lambda: not engine.containers([gpu_container.ROLE]))  # other tests start theirs, too
+
+
+@pytest.mark.parametrize(
+    ("lines", "rule"),
+    [
+        (["GPU 0: NVIDIA A100 (UUID: GPU-1)"], "gpu_container"),
+        (["Failed to initialize NVML: Unknown Error"], "gpu_container.empty"),
+        ([], "gpu_container.empty"),
+    ],
+)
+def test_what_a_container_lists(
+    machine: FakeMachine, engine: Engine, monkeypatch: pytest.MonkeyPatch, lines: list[str], rule: str
+) -> None:
+    machine.working_gpu()
+    machine.engine = engine  # type: ignore[assignment]
+    monkeypatch.setattr(gpu_container, "_gpus_in_container", lambda engine, requests: lines)
+    (finding,) = machine.find(gpu_container)
+    assert finding.rule == rule
