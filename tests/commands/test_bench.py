@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -80,14 +81,16 @@ def docker(tidied) -> Engine:
     return tidied(NAME)
 
 
-@pytest.fixture
+@contextmanager
 def busy() -> Iterator[None]:
     """Other programs keep more processors busy than a benchmark passes over."""
     loops = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range((os.cpu_count() or 1) // 8 + 1)]
-    yield
-    for loop in loops:
-        loop.kill()
-        loop.wait()
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
 
 
 def test_numbers_are_recorded_and_what_needs_a_gpu_is_skipped(call, bench, docker, tmp_path):
@@ -140,7 +143,7 @@ def test_an_image_of_other_inputs_is_measured_only_with_stale(call, bench, error
     assert read(tmp_path / "results" / f"{NAME}.jsonl")[-1].image_stale is None
 
 
-def test_a_benchmark_that_fails_or_cannot_run_hides_no_other(call, bench, error, docker, busy, tmp_path):
+def test_a_benchmark_that_fails_or_cannot_run_hides_no_other(call, bench, error, docker, tmp_path):
     nothing = error(EngineError, "bench", f"{NAME}:cuda", "kernel")
     assert f"nothing could run: all 1 benchmarks of {NAME}:cuda need a GPU" in nothing.message
     assert docker.image(f"reprokit/{NAME}:cuda") is None
@@ -152,7 +155,8 @@ def test_a_benchmark_that_fails_or_cannot_run_hides_no_other(call, bench, error,
 
     (tmp_path / "tokens").write_text("TOKEN=hunter2\n")
     options = ("--repeat", "3", "--warm-up", "1", "--timeout", "60", "--env-file", "tokens")
-    done = bench("cuda", "fine", "unlocked", *options)
+    with busy():
+        done = bench("cuda", "fine", "unlocked", *options)
     assert isinstance(done.exception, UsageError) and "the data g.zip is not locked" in done.exception.message
     assert "warning: fine: other programs kept " in done.stderr
     assert "fine [ms]" in done.stdout and "3..3" in done.stdout

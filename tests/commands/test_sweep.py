@@ -31,7 +31,6 @@ benchmarks:
     parse: {values: [{pattern: 'took (?P<value>\\S+) ms', metric: spmm, unit: ms}]}
 """
 SWEEP = f"runs: [{{recipe: {NAME}, parameters: {{N: [1, 2]}}}}]\n"
-NOWHERE = {"DOCKER_HOST": "unix:///nowhere"}
 PROCESS = [sys.executable, "-m", "reprokit", "sweep", "s.yaml"]
 
 
@@ -72,13 +71,19 @@ def test_an_interrupted_sweep_keeps_what_is_measured_and_continues(sweep, tidied
     assert len(read(file)) == 2
 
 
-def test_failures_are_named_and_tried_again(sweep, tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_failures_are_tried_again_and_two_sweeps_of_a_recipe_wait_for_each_other(sweep, tmp_path, monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
     done = sweep()
     assert f"this machine gets no more jobs of {NAME}:cpu: 3 in a row" in done.stderr
     assert isinstance(done.exception, WorkFailed) and "the same command tries" in done.exception.hint
     assert "2 of 2 jobs failed, the first: " in done.exception.message and not (tmp_path / "results").exists()
-    data = json.loads(sweep("--json").stdout)
+    (lock,) = (tmp_path / "home" / "state").glob("sweep-*.lock")
+    with file_lock(lock, "", pytest.fail):
+        assert sweep("--dry-run").exit_code == 0  # the plan waits for nobody
+        waiting = subprocess.Popen([*PROCESS, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert waiting.stderr and f"another sweep of {NAME} is running in this folder" in waiting.stderr.readline()
+    data = json.loads(waiting.communicate(timeout=200)[0])
     assert not data["ok"] and len(data["failed"]) == 2 and "unix:///nowhere" in str(data["failed"][0]["reasons"])
 
 
@@ -113,15 +118,3 @@ def test_a_folder_that_cannot_be_written_is_named_before_a_job(sweep, monkeypatc
     monkeypatch.setattr(lines.os, "access", lambda _, mode, **__: mode != os.W_OK)
     error = sweep().exception
     assert isinstance(error, EngineError) and error.where == f"results/{NAME}.jsonl"
-
-
-@pytest.mark.slow
-def test_two_sweeps_of_a_recipe_wait_for_each_other(sweep, tmp_path, monkeypatch):
-    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
-    sweep()
-    (lock,) = (tmp_path / "home" / "state").glob("sweep-*.lock")
-    with file_lock(lock, "", pytest.fail):
-        assert sweep("--dry-run").exit_code == 0  # the plan waits for nobody
-        waiting = subprocess.Popen(PROCESS, stderr=subprocess.PIPE, text=True)
-        assert waiting.stderr and f"another sweep of {NAME} is running in this folder" in waiting.stderr.readline()
-    waiting.communicate(timeout=200)
