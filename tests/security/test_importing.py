@@ -216,7 +216,7 @@ def test_no_text_of_a_stranger_leaves_its_place_in_the_recipe(tmp_path: Path, st
     assert "\x1b" not in found.text and "passwd" not in str(recipe)
 
 
-# --- Repairs. The control is tests/importing/test_permitted.py.
+# --- Repairs. The control is tests/importing/test_repair.py.
 
 
 @pytest.mark.parametrize(

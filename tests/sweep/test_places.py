@@ -1,6 +1,6 @@
 """Which job runs where: one on each GPU, one on a machine without; failures elsewhere; places that fail.
 
-Jobs on real nodes: tests/nodes/integration/test_sweep.py.
+Jobs on real nodes: tests/nodes/integration/test_on.py.
 """
 
 from __future__ import annotations
