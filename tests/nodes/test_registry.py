@@ -237,7 +237,7 @@ def test_a_registry_with_tokens(engine: Engine, place: Path, no_proxies: None):
 
 
 def test_a_killed_pull_resumes_after_complete_layers(engine: Engine, registry: Registry, name: str, call: Call):
-    count = 6
+    count = 8
     dockerfile = "FROM scratch\n" + "".join(f"ADD {n}.tar /\n" for n in range(count))
     context = tar_of({"Dockerfile": dockerfile.encode(), **{f"{n}.tar": data(2 << 20) for n in range(count)}})
     labels = {"reprokit.recipe": name, "reprokit.variant": "cpu"}
@@ -247,7 +247,7 @@ def test_a_killed_pull_resumes_after_complete_layers(engine: Engine, registry: R
     anchors = [f"{LOADING}={made}"]
     digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
     forget(engine, f"reprokit/{name}:cpu")
-    # Three layers come at a time, so that two or three of the six are complete when it shuts.
+    # Three layers come at a time, so that two or three of the eight are complete when it shuts.
     valve = Valve(registry.host, limit=(count - 2) * 2 << 20)
     digest = digest.replace(registry.host, valve.host)
     with subprocess.Popen(command("pull", digest), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pulling:
