@@ -12,11 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reprokit.bench.parse import parse
 from reprokit.bench.tuning import RECIPE, PlanSearch, SearchReader
-from reprokit.recipe.model import Parse
 from reprokit.results.record import Record
-from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.plan import Job
 from reprokit.sweep.plan_search import METRIC, SearchJob, stored
 from tests.support.paths import ROOT
@@ -108,34 +105,3 @@ class Journal:
         """What has been measured."""
         found = [json.loads(line)["params"] for line in self.file.read_text().splitlines()]
         return [f"{params['job']} {params['id']}" for params in found]
-
-
-def measured_eagerly(job: Job, device: str, unlike: str = "", failing: str = "", folder: str = "") -> ProcessResult:
-    """On a Ray worker, in place of a container: the real program, which compiles nothing here.
-
-    The node `unlike` names another processor, and the first job of the node `failing` after its probe fails.
-    """
-    import ray
-
-    assert isinstance(job, SearchJob)
-    node = ray.get_runtime_context().get_node_id()
-    mark = Path(folder, "failed")
-    if node == failing and job.measurements != PROBE and not mark.exists():
-        mark.touch()
-        return ProcessResult("", "the disk is full")
-    workspaces = [str(ROOT / "workspaces" / name) for name in ("operator_fusion", "fused_attention")]
-    program = f"""
-import sys
-sys.path[:0] = {workspaces!r}
-from operator_fusion import command, runtime
-with runtime.eager():
-    sys.exit(command.main({["measure", "--rounds=3", *job.options, *job.measurements]!r}))
-"""
-    done = BenchProcesses().run_command([sys.executable, "-c", program])
-    if done.error:
-        return done
-    records = []
-    for each in parse(Parse(format="records"), done.output).measurements:
-        params = {**each.params, "processor": "another"} if node == unlike else each.params
-        records.append(made_record(job, params, each.samples))
-    return ProcessResult(json.dumps({"records": records}))

@@ -56,10 +56,3 @@ def by_process(job: Job, device: str) -> ProcessResult:
     """In place of a container: a process that prints the answer."""
     time.sleep(0.02)
     return BenchProcesses().run_command([sys.executable, "-S", "-c", f"print({output(job)!r})"])
-
-
-def forever(job: Job, device: str) -> ProcessResult:
-    """A process that names itself in the folder `job.path`, and ends by an interrupt only."""
-    name = f"open({job.path!r} + '/started-' + str(os.getpid()), 'w')"
-    sleep = "while True: time.sleep(0.1)"
-    return BenchProcesses().run_command([sys.executable, "-S", "-c", f"import os, time; {name}\n{sleep}"])
