@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.config.archives import archive_of, public_places
+from reprokit.config.archives import archive_of
 
 NVIDIA = "https://developer.download.nvidia.com/compute"
 
@@ -31,20 +31,3 @@ NVIDIA = "https://developer.download.nvidia.com/compute"
 )
 def test_what_an_address_belongs_to(url: str, found: tuple[str, str] | None):
     assert archive_of(url) == found
-
-
-@pytest.mark.parametrize(
-    ("archive", "path"),
-    [
-        *(
-            (archive, "pool/main/a.deb")
-            for archive in ("debian", "debian-debug", "ubuntu", "ubuntu-ports", "nvidia-cuda")
-        ),
-        ("debian-security", "pool/updates/main/a.deb"),
-        ("llvm", "bookworm/pool/main/a.deb"),
-    ],
-)
-def test_public_places_are_recognised_as_their_own_archive(archive: str, path: str):
-    for place in public_places(archive):
-        assert archive_of(place.format(path=path, as_of="20261121T101500Z")) == (archive, path)
-    assert public_places("vendor") == ()

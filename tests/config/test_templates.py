@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urlsplit
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from reprokit.config import templates
-from reprokit.config.templates import PLACEHOLDERS, check, fill, git_fields
+from reprokit.config.templates import check, fill
 
 
 @pytest.mark.parametrize(
@@ -29,22 +24,6 @@ def test_what_is_refused(kind: str, text: str, words: str):
     with pytest.raises(ValueError) as error:
         check(kind, text)
     assert words in str(error.value)
-
-
-SAFE = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="%?#;{}\\"), min_size=1)
-
-
-@given(st.sampled_from(sorted(PLACEHOLDERS)), SAFE)
-def test_a_value_comes_back_out_of_the_address_as_it_was(kind: str, value: str):
-    names = PLACEHOLDERS[kind]
-    template = "https://m.test/" + "/-/".join(f"{{{name}}}" for name in names)
-    assert check(kind, template) == template
-    filled = fill(template, dict.fromkeys(names, value))
-    if ".." in value.split("/"):
-        assert filled is None
-    else:
-        assert filled is not None
-        assert unquote(urlsplit(filled).path) == "/" + "/-/".join([value] * len(names))
 
 
 @pytest.mark.parametrize(
@@ -69,21 +48,3 @@ def test_no_value_leads_out_of_a_mirrors_folder(path: str):
 )
 def test_what_becomes_of_a_template(template: str, fields: dict[str, str], address: str | None):
     assert fill(f"https://m.test/{template}", fields) == (address and f"https://m.test/{address}")
-
-
-@pytest.mark.parametrize(
-    ("url", "owner", "repo", "path"),
-    [
-        ("https://forge.test/apache/tvm.git", "apache", "tvm", "apache/tvm"),
-        ("https://forge.test:8443/group/sub/tool", "group/sub", "tool", "group/sub/tool"),
-        ("https://forge.test/alone", "", "alone", "alone"),
-    ],
-)
-def test_parts_of_a_repositorys_address(url: str, owner: str, repo: str, path: str):
-    fields = git_fields(url)
-    assert (fields["owner"], fields["repo"], fields["path"]) == (owner, repo, path)
-
-
-def test_an_apt_mirror_of_one_archive():
-    assert templates.split_archive("llvm=http://m.test/{path}") == ("llvm", "http://m.test/{path}")
-    assert templates.split_archive("http://m.test/{path}?a=b") == ("", "http://m.test/{path}?a=b")
