@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import KINDS, Fetch, load, presets
+from reprokit.config import KINDS, Fetch, load
 from reprokit.errors import UsageError
 from tests.support.paths import ROOT
 
@@ -93,14 +93,6 @@ def test_a_file_that_cannot_be_read(file: Path):
     file.mkdir()
     with pytest.raises(UsageError, match=r"cannot read the configuration: Is a directory$"):
         load(file, {})
-
-
-def test_presets_are_by_name_and_name_their_archives():
-    assert sorted(presets()) == ["tsinghua", "ustc"]
-    for lists in presets().values():
-        assert lists.wheels and lists.conda
-        assert all("=" in template for template in lists.apt)
-        assert {kind for kind in KINDS if getattr(lists, kind)} == {"apt", "wheels", "conda"}
 
 
 def test_the_page_that_users_read_shows_a_valid_file(file: Path):

@@ -58,8 +58,6 @@ def test_a_repository_with_a_spoilt_pack_or_without_an_object(store: Store, comm
     overwrite(pack, len(content) // 2, bytes([content[len(content) // 2] ^ 1]))
     (bad,) = verify(store).bad
     assert bad.what == f"forge.test/team/tool at {commit.commit}" and bad.why
-    pack.write_bytes(content[:-30])
-    assert len(verify(store).bad) == 1
     for path in pack.parent.iterdir():
         path.unlink()
     assert len(verify(store).bad) == 1
