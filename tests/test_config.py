@@ -53,13 +53,7 @@ def test_no_file_or_an_empty_one_and_no_variable_say_nothing(file: Path, tmp_pat
     ("text", "line", "words"),
     [
         ("presets: [tsingua]", 1, "no such preset: 'tsingua'; did you mean tsinghua?"),
-        ("mirrors:\n  wheel: [https://m.test]", 2, "unknown field mirrors.wheel; did you mean wheels?"),
         ("mirrors:\n  apt:\n    - llvn: http://m.test/{path}", 3, "'llvn' is not an archive; did you mean llvm?"),
-        (
-            "mirrors:\n  git:\n    - file:///srv/{ownr}/{repo}",
-            3,
-            "{ownr} is not a placeholder of git; did you mean owner?",
-        ),
         ("mirrors:\n  registry: [http://m.test]", 2, "is not a registry; write HOST[:PORT][/PREFIX]"),
         ("mirrors:\n  conda: https://m.test/{channel}", 2, "mirrors.conda must be a list"),
         ("workspace_roots: ['~no-such-user/ws']", 1, "there is no home folder ~no-such-user"),

@@ -1,9 +1,10 @@
-"""Templates of mirrors: what is refused when they are read, and what becomes of them."""
+"""Templates of mirrors, and apt's archives, which are recognised by address whatever the mirror."""
 
 from __future__ import annotations
 
 import pytest
 
+from reprokit.config.archives import archive_of
 from reprokit.config.templates import check, fill
 
 
@@ -48,3 +49,28 @@ def test_no_value_leads_out_of_a_mirrors_folder(path: str):
 )
 def test_what_becomes_of_a_template(template: str, fields: dict[str, str], address: str | None):
     assert fill(f"https://m.test/{template}", fields) == (address and f"https://m.test/{address}")
+
+
+# An archive is never taken for another vendor's.
+NVIDIA = "https://developer.download.nvidia.com/compute"
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        ("http://any.test/debian/pool/main/c/curl/c_1.deb", ("debian", "pool/main/c/curl/c_1.deb")),
+        ("http://any.test/pub/mirrors/debian/pool/non-free/n/n.deb", ("debian", "pool/non-free/n/n.deb")),
+        ("http://any.test/debian/dists/bookworm/InRelease", ("debian", "dists/bookworm/InRelease")),
+        ("https://s.test/archive/debian/20261121T000000Z/pool/main/a/a.deb", ("debian", "pool/main/a/a.deb")),
+        ("http://x.test/debian-security/pool/updates/main/o/o.deb", ("debian-security", "pool/updates/main/o/o.deb")),
+        ("http://x.test:8080/ubuntu/pool/universe/z/z.deb", ("ubuntu", "pool/universe/z/z.deb")),
+        (f"{NVIDIA}/cuda/repos/debian12/x86_64/./cuda-nvcc_1.deb", ("nvidia-cuda", "debian12/x86_64/cuda-nvcc_1.deb")),
+        (f"{NVIDIA}/machine-learning/repos/ubuntu1804/x86_64/n.deb", ("nvidia-ml", "ubuntu1804/x86_64/n.deb")),
+        ("https://apt.llvm.org/bookworm/pool/main/l/l.deb", ("llvm", "bookworm/pool/main/l/l.deb")),
+        ("https://docker.test/linux/debian/dists/bookworm/pool/stable/amd64/ce.deb", None),
+        ("https://ppa.launchpadcontent.net/deadsnakes/ppa/ubuntu/pool/main/p/python3.9.deb", None),
+        ("https://nginx.test/packages/debian/pool/nginx/n/nginx.deb", None),
+    ],
+)
+def test_what_an_address_belongs_to(url: str, found: tuple[str, str] | None):
+    assert archive_of(url) == found

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
-from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
 from reprokit.recipe.start import starting_recipe
 
@@ -197,17 +194,3 @@ def test_what_is_no_recipe_at_all(tmp_path, raw):
     assert str(file) in caught.value.where
     with pytest.raises(UsageError, match=r"cannot read the recipe: Is a directory$"):
         load_file(tmp_path)
-
-
-SHIPPED = recipe_files()["fused-attention"].read_text()
-YAML = st.text() | st.text(alphabet=st.sampled_from("ab: -[]{}&*!|>'\"#%@`,?\n\t0.~<="))
-PIECES = st.tuples(st.integers(0, len(SHIPPED)), st.integers(0, 30), st.text(max_size=8))
-
-
-@settings(max_examples=80)
-@given(YAML | PIECES.map(lambda piece: SHIPPED[: piece[0]] + piece[2] + SHIPPED[piece[0] + piece[1] :]))
-def test_any_text_is_a_recipe_or_an_error_that_names_the_file(text):
-    try:
-        load_text(text, "paper.yaml", "fused-attention")
-    except UsageError as error:
-        assert error.where.startswith("paper.yaml") and error.message

@@ -1,4 +1,4 @@
-"""Many files, several processes, full disks, interruptions."""
+"""Many files, several processes, interruptions."""
 
 from __future__ import annotations
 
@@ -141,13 +141,11 @@ def test_missing_bytes_must_fit_on_the_disk(fetch: Fetch, server: Server, monkey
 def program(body: str, *arguments: object) -> list[str]:
     """A process that runs `body` with `fetch`, whose store is in the first of the arguments."""
     head = """
-import resource, sys
+import sys
 from pathlib import Path
-from reprokit.errors import EngineError
 from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
-from tests.support.fetching import LOCAL, Fetch, Here, content, want
+from tests.support.fetching import LOCAL, Fetch, content, want
 fetch = Fetch(Store(Path(sys.argv[1])))
 url = sys.argv[2]
 """

@@ -38,14 +38,10 @@ def test_wheels_and_what_they_need(index: Path, lock: Lock):
 def test_another_python_another_wheel(index: Path, lock: Lock):
     make_wheel(index, "top", "1.0", ('backport; python_version < "3.8"',), "cp311-cp311-manylinux_2_17_x86_64")
     make_wheel(index, "top", "1.0", ('windows; sys_platform == "win32"',), "cp38-cp38-manylinux_2_31_x86_64")
-    make_wheel(index, "top", "1.0", ('backport; python_version < "3.8"',), "cp36-cp36m-manylinux1_x86_64")
-    make_wheel(index, "backport", "2.0")
     (wheel,) = lock(["top==1.0"])
     assert "cp311" in wheel.file
     (wheel,) = lock(["top==1.0"], Platform("3.8", "2.31"))
     assert "cp38" in wheel.file
-    backport, wheel = lock(["top==1.0"], Platform("3.6", "2.27"))
-    assert backport.name == "backport" and "cp36m" in wheel.file
     with pytest.raises(SourceError, match=r"no wheel of top==1\.0 for Python 3\.8 and glibc 2\.28"):
         lock(["top==1.0"], Platform("3.8", "2.28"))
 
