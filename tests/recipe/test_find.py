@@ -45,6 +45,16 @@ def test_the_variants_that_a_name_means():
     assert [t.label for t in find.current_targets(["taco:as-published"])] == ["taco:as-published"]
 
 
+def test_a_misspelt_name_names_the_right_one():
+    with pytest.raises(UsageError) as caught:
+        find.targets("featgrph")
+    assert "unknown recipe 'featgrph'; did you mean featgraph?" in caught.value.message
+    assert "fused-attention" in caught.value.hint
+    with pytest.raises(UsageError, match=r"no variant 'cude'; did you mean cuda\?") as caught:
+        find.target("featgraph:cude")
+    assert "cuda-debian" in caught.value.hint
+
+
 def test_a_recipe_by_the_path_of_its_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "paper: one", "mine")

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
+from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
 from reprokit.recipe.start import starting_recipe
 
@@ -24,6 +27,7 @@ BAD = [
     ("a tag", "variants: !!python/object:os.system {}", 3, ""),
     ("a merge key", "variants: {cpu: {<<: {base: debian:12}}}", 3, ""),
     ("an unknown field", "variants:\n  cpu:\n    base: debian:12\n    wheel: []", 6, "did you mean wheels?"),
+    ("an unknown top field", "variants: {cpu: {base: debian:12}}\nbenchmark: {}", 4, "did you mean benchmarks?"),
     ("a historic default", "variants: {a: {base: debian:12, historic: true}}", 1, "set `default` to another one"),
     ("a missing field", "variants:\n  cpu: {}", 4, "variants.cpu.base is missing"),
     ("a float", 'variants:\n  cpu:\n    base: debian:12\n    pins:\n      python: 3.10', 7, "reads as 3.1"),
@@ -31,6 +35,7 @@ BAD = [
     ("a boolean", "variants: {v: {base: debian:12}}\nsmoke:\n  - command: true", 5, "must be text"),
     ("a misspelt pin", "variants:\n  cpu:\n    base: debian:12\n    pins:\n      gcc: '9'\n      pyton: '3'", 8, "pyt"),
     ("a shell in a pin", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: '9; id'}", 6, "not allowed"),
+    ("a template in a pin", "variants:\n  cpu:\n    base: debian:12\n    pins: {gcc: '{{ 1 }}'}", 6, "not allowed"),
     ("a substitution in a base", "variants:\n  cpu:\n    base: 'debian:$(id)'", 5, "not allowed here"),
     ("an address as base", "variants:\n  cpu:\n    base: https://x.y/z", 5, "begins with https://; write x.y/z"),
     ("an empty part in a base", "variants:\n  cpu:\n    base: x.y//z:1", 5, "is not the name of an image"),
@@ -40,10 +45,12 @@ BAD = [
     ("a direct wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ file:///etc']", 6, "an address"),
     ("a huge matrix", MATRIX + f"{{{HUGE}}}", 5, "combinations, more than 1000"),
     ("an infinite parameter", MATRIX + "{A: [1, .inf]}", 8, "a finite number"),
+    ("no number as parameter", MATRIX + "{A: [1, .nan]}", 8, "a finite number"),
     ("a long number", MATRIX + f"{{A: [1, {'1' * 39}]}}", 8, "more than 24 digits"),
     ("a loose sdist", "variants:\n  cpu:\n    base: debian:12\n    sdists: [{package: 'a>=1'}]", 6, "write a==VERSION"),
     ("a moving wheel", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a']", 6, "@COMMIT"),
     ("a git path", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+file:///a@v1']", 6, "not an https"),
+    ("a git option", "variants:\n  cpu:\n    base: debian:12\n    wheels: ['a @ git+https://x.y/a@-v']", 6, "no"),
     ("a file outside", "variants:\n  cpu:\n    base: debian:12\n    wheels: [{file: ../../etc/passwd}]", 6, "below"),
     ("extras of a list", "variants:\n  cpu:\n    base: debian:12\n    wheels: [{file: a.txt, extras: [x]}]", 6, "only"),
     ("an option in apt", "variants:\n  cpu:\n    base: debian:12\n    apt: ['-o=x']", 6, "not allowed here"),
@@ -51,10 +58,12 @@ BAD = [
     ("a map as option", "variants:\n  cpu:\n    base: debian:12\n    blocks: [{python: {a: {b: c}}}]", 6, "list of"),
     ("a lost parent", "variants:\n  cpu: {base: debian:12}\n  gpu:\n    extends: cpuu", 6, "did you mean cpu?"),
     ("a circle", "variants:\n  a: {extends: b}\n  b: {extends: a}", 5, "leads back to itself"),
+    ("itself", "variants:\n  a: {extends: a}", 4, "leads back to itself"),
     ("a wrong default", "default: cpuu\nvariants: {cpu: {base: debian:12}}", 3, "did you mean cpu?"),
     ("a lost variant", "variants: {cpu: {base: debian:12}}\nsmoke:\n  - command: id\n    variants: [cpux]", 6, "cpu?"),
     ("no regex", "variants: {cpu: {base: debian:12}}\nsmoke:\n  - {command: id, expect: '('}", 5, "regular expression"),
     ("no variants", "variants: {}", 3, "variants"),
+    ("a list", "variants: [cpu]", 3, "variants"),
 ]  # fmt: skip
 
 
@@ -159,6 +168,7 @@ claims:
         ("metric: b.time\n", "metric: b.time\n    benchmark: bb\n", "a benchmark; did you mean b?"),
         ("metric: b.time\n", "metric: b.time\n    baseline: {variant: cpuu}\n", "a variant; did you mean cpu?"),
         ("metric: b.time\n", "metric: b.time\n    baseline: {params: {imp: x}}\n", "did you mean impl?"),
+        ("metric: b.time\n", "metric: b.time\n    baseline: {metric: b.tme}\n", "did you mean b.time?"),
     ],
 )
 def test_a_claim_is_about_what_the_recipe_measures(load, before, after, says):
@@ -194,3 +204,17 @@ def test_what_is_no_recipe_at_all(tmp_path, raw):
     assert str(file) in caught.value.where
     with pytest.raises(UsageError, match=r"cannot read the recipe: Is a directory$"):
         load_file(tmp_path)
+
+
+SHIPPED = recipe_files()["fused-attention"].read_text()
+YAML = st.text() | st.text(alphabet=st.sampled_from("ab: -[]{}&*!|>'\"#%@`,?\n\t0.~<="))
+PIECES = st.tuples(st.integers(0, len(SHIPPED)), st.integers(0, 30), st.text(max_size=8))
+
+
+@settings(max_examples=80)
+@given(YAML | PIECES.map(lambda piece: SHIPPED[: piece[0]] + piece[2] + SHIPPED[piece[0] + piece[1] :]))
+def test_any_text_is_a_recipe_or_an_error_that_names_the_file(text):
+    try:
+        load_text(text, "paper.yaml", "fused-attention")
+    except UsageError as error:
+        assert error.where.startswith("paper.yaml") and error.message

@@ -95,7 +95,8 @@ def test_checksums_of_the_file_count(tmp_path: Path):
 
 
 ATTACKS = {
-    "an index": ("--extra-index-url https://me:secret@evil.test/s\n", "of its own: https://evil.test/s"),
+    "an index": ("--index-url https://evil.test/simple\n", "adds no index of its own: https://evil.test/simple"),
+    "a second index": ("--extra-index-url https://me:secret@evil.test/s\n", "of its own: https://evil.test/s"),
     "a page of links": ("-f https://evil.test/links.html\n", "adds no index"),
     "a file of the host": ("-r ../../etc/passwd\n", "leads out of its folder"),
     "an absolute file": ("-r /etc/passwd\n", "leads out of its folder"),
@@ -103,11 +104,14 @@ ATTACKS = {
     "a pipe": ("-r pipe.txt\n", "not a regular file"),
     "an address": ("-r https://evil.test/r.txt\n", "cannot read"),
     "a trusted host": ("--trusted-host evil.test\n", "--trusted-host"),
+    "an option": ("--no-binary :all:\n", "--no-binary is not supported"),
     "a constraint": ("-c other.txt\n", "--constraint is not supported"),
     "an option of one": ("six --global-option=--evil\n", "options of single requirements"),
     "a folder": ("-e .\n", "not a package of an index"),
+    "a local file": ("six @ file:///etc/passwd\n", "not a package of an index"),
     "a wheel of the folder": ("./six.whl\n", "not a requirement"),
     "a plain address": ("six @ https://evil.test/six-1.0.tar.gz\n", "not a package of an index"),
+    "a local repository": ("six @ git+file:///root/.ssh@v1\n", "not an https:// address"),
     "a command of git": ("six @ git+ext::sh@v1\n", ""),
     "a secret of the environment": ("six @ git+https://${TOKEN}@github.com/a/b@v1\n", ""),
     "a password": ("six @ git+https://me:secret@github.com/a/b@v1\n", "not an https:// address"),
@@ -205,11 +209,20 @@ def test_the_file_is_what_conda_solves(tmp_path: Path):
     text = render(chosen).dockerfile
     assert "expect python 3.9 " in text and "expect mkl 2021.4.0 " in text and "expect scipy installed " in text
 
+    def hashes(text: str) -> dict[str, str]:
+        return sections(of_file(tmp_path, text, pins={"python": "3.9"}), render(chosen), "x86_64")
+
+    first = hashes(TEXT)
+    assert hashes(TEXT.replace("somebody", "other")) == first
+    assert {n for n, v in hashes(TEXT.replace("tqdm", "tqdm=4")).items() if v != first[n]} == {"conda"}
+
 
 REFUSED = {
     "a channel": (TEXT.replace("defaults", "evil"), "adds no channel of its own: evil", 2),
+    "a channel at an address": (TEXT.replace("defaults", "https://evil.test/c"), "adds no channel", 2),
     "a channel of one": (TEXT.replace("tqdm", "evil::tqdm"), "not a specification", 9),
     "an option": (TEXT.replace("tqdm", "--file=/etc/passwd"), "not a specification", 9),
+    "a file": (TEXT.replace("tqdm", "/etc/passwd"), "not a specification", 9),
     "an address": (TEXT.replace("tqdm", "https://evil.test/x.conda"), "not a specification", 9),
     "variables": (TEXT + "variables: {LD_PRELOAD: /x}\n", "`variables` of an environment.yml is not supported", 11),
     "no list": ("name: x\n", "no list `dependencies`", 0),

@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from reprokit.recipe.claim import Claim, ClaimBaseline
 from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
+from reprokit.recipe.model import RecipePart
 from reprokit.recipe.schema import schema
 from reprokit.recipe.start import starting_recipe
 
@@ -36,3 +38,18 @@ def test_the_schema_and_the_models_accept_and_refuse_the_same():
     ):
         data["variants"]["a"] = {"base": "debian:12", **wrong}
         assert not validator.is_valid(data), wrong
+
+
+def test_every_field_is_described():
+    def models(model):
+        yield model
+        for child in model.__subclasses__():
+            yield from models(child)
+
+    bare = [
+        f"{m.__name__}.{n}"
+        for m in (*models(RecipePart), Claim, ClaimBaseline)
+        for n, f in m.model_fields.items()
+        if not f.description
+    ]
+    assert bare == []

@@ -27,17 +27,26 @@ def test_a_service_may_be_overridden_and_removed(load):
     ("text", "why"),
     [
         ("db: {ports: [1]}", "either `image` or `recipe`"),
+        ("db: {image: x, recipe: y, ports: [1]}", "either `image` or `recipe`"),
         ("db: {image: x}", "when it is ready"),
         ("db: {recipe: y, ports: [1]}", "needs `command`"),
+        ("db: {image: x, ports: [65536]}", "less than or equal to 65535"),
         ("db: {image: x, ports: [0]}", "greater than or equal to 1"),
+        ("db: {image: x, ports: [1], timeout: 100000}", "less than or equal to 3600"),
         ("db: {recipe: ../y, command: [x], ports: [1]}", "not NAME or NAME:VARIANT"),
+        ("db: {recipe: y.yaml, command: [x], ports: [1]}", "not NAME or NAME:VARIANT"),
+        ("db: {recipe: 'y.yaml:v', command: [x], ports: [1]}", "not NAME or NAME:VARIANT"),
         ("db: {image: 'x;id', ports: [1]}", "not allowed"),
         ('db: {image: x, ports: [1], env: {A: "b\\nc"}}', "control characters"),
         ("db: {image: x, ports: [1], privileged: true}", "unknown field"),
         ("db: {image: x, ports: [1], mounts: [{source: ., target: /x}]}", "unknown field"),
+        ("db: {image: x, ports: [1], workspace: other}", "unknown field"),
+        ("localhost: {image: x, ports: [1]}", "a name of every container"),
         ("ip6-loopback: {image: x, ports: [1]}", "a name of every container"),
         ("reprokit-paper-cpu: {image: x, ports: [1]}", "of reprokit"),
         ("paper: {image: x, ports: [1]}", "host name of the recipe's own container"),
+        ("github.com: {image: x, ports: [1]}", "not allowed"),
+        ('"d\\eb[31m": {image: x, ports: [1]}', "not allowed"),
         ("'../db': {image: x, ports: [1]}", "not allowed"),
         (", ".join(f"s{n}: {{image: x, ports: [1]}}" for n in range(17)), "at most 16"),
     ],
@@ -63,10 +72,17 @@ def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
+def test_the_recipe_of_a_service(write):
+    write("other")
+    assert {name: other.label for name, other in service_targets(write("mine", "other")).items()} == {"db": "other:cpu"}
+
+
 @pytest.mark.parametrize(
     ("others", "why"),
     [
         ({}, "the service db: unknown recipe 'other'"),
+        ({"othre": ""}, "did you mean othre"),
+        ({"other": "mine"}, "which has services of its own"),
         ({"other": "other"}, "which has services of its own"),
     ],
 )

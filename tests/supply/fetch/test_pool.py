@@ -1,8 +1,10 @@
-"""Many files, several processes, interruptions."""
+"""Many files, several processes, full disks, interruptions."""
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
+import re
 import socket
 import subprocess
 import sys
@@ -76,6 +78,18 @@ def connections(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return hosts
 
 
+def test_hosts_that_refuse_are_not_asked_for_every_file(fetch: Fetch, connections: list[str]):
+    hosts = ("one.test", "two.test")
+    wants = [want(content(9, n), *(f"http://{host}/{n}" for host in hosts), name=str(n)) for n in range(50)]
+    message = r"^no host of files can be reached: one.test, two.test: Connection refused$"
+    with pytest.raises(FetchFailed, match=message) as caught:
+        fetch(*wants)
+    assert "REPROKIT_FILES_MIRRORS" in caught.value.hint
+    # Each of the parallel downloads may ask once before the others have failed, and one more time.
+    assert all(connections.count(host) <= 2 * QUICK.parallel for host in hosts)
+    assert fetch.lines == []
+
+
 def test_a_lost_host_is_named_once_if_another_has_the_files(fetch: Fetch, server: Server, connections: list[str]):
     wants, files = small(server, 30)
     fetch(*(replace(w, urls=("http://one.test/f", *w.urls)) for w in wants))
@@ -141,15 +155,52 @@ def test_missing_bytes_must_fit_on_the_disk(fetch: Fetch, server: Server, monkey
 def program(body: str, *arguments: object) -> list[str]:
     """A process that runs `body` with `fetch`, whose store is in the first of the arguments."""
     head = """
-import sys
+import resource, sys
 from pathlib import Path
+from reprokit.errors import EngineError
 from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
-from tests.support.fetching import LOCAL, Fetch, content, want
+from tests.support.fetching import LOCAL, Fetch, Here, content, want
 fetch = Fetch(Store(Path(sys.argv[1])))
 url = sys.argv[2]
 """
     return [sys.executable, "-c", head + body, *map(str, arguments)]
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_and_keeps_what_came(server: Server, tmp_path: Path):
+    """A small disk that fills up after the check for space."""
+    code = f"""
+root = fetch.store.root
+class Filling(Here):
+    def urls(self, want):
+        (root / "other").write_bytes(bytes(2_500_000))
+        return super().urls(want)
+fetch.places = Filling(fetch.store)
+data = content({len(DATA)})
+try:
+    fetch(want(data, url))
+except EngineError as error:
+    print(error.message, error.hint)
+came = (root / "partial" / want(data).sha256).read_bytes()
+assert 1_000_000 < len(came) < len(data) and data.startswith(came)
+(root / "other").unlink()
+fetch.places = Here(fetch.store)
+fetch(want(data, url))
+assert fetch.has(data)
+"""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    inside = f'mount -t tmpfs -o size=4m none "{disk}" && exec "$@"'
+    if subprocess.run(["unshare", "--map-root-user", "--mount", "true"], capture_output=True).returncode:
+        pytest.skip("this user may not make a mount namespace")
+    run = program(code, disk, server.url("/f", whole(DATA)))
+    run = ["unshare", "--map-root-user", "--mount", "sh", "-c", inside, "sh", *run]
+    done = subprocess.run(run, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    why = r"the disk is full free \d+ .B there: `reprokit store gc` .*; downloaded parts are kept\n"
+    assert re.fullmatch(why, done.stdout)
+    assert server.requests["/f"][1].start
 
 
 @pytest.mark.slow
@@ -209,6 +260,24 @@ except KeyboardInterrupt:
     assert path.read_bytes() == half
     fetch(want(DATA, url))
     assert fetch.has(DATA) and server.requests["/f"][1].start == len(half)
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_file(fetch: Fetch, server: Server):
+    """The kernel refuses more memory than that."""
+    size = 150_000_000
+    url = server.url("/f", lambda request: Reply(200, {"Content-Length": str(size)}, bytes(size)))
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    code = f"""
+before = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_DATA, (before + 60_000_000, -1))
+fetch(LockedInput("files", "big", "{digest}", {size}, {{}}, (url,)))
+# Not ru_maxrss, which counts the process that forked this one.
+print(next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
+"""
+    run = program(code, fetch.store.root, url)
+    done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert int(done.stdout) * 1024 < size and fetch.store.path(digest).stat().st_size == size
 
 
 def test_progress_counts_what_earlier_runs_left(fetch: Fetch, server: Server):

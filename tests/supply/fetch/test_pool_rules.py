@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import email.utils
 import gzip
+import hashlib
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from reprokit.errors import SourceError
 from reprokit.supply.fetch.answers import retry_after
+from reprokit.supply.store import Store
 from tests.support.fetching import QUICK, Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
 
@@ -212,3 +219,49 @@ def test_an_endless_drip_is_left(fetch: Fetch, server: Server):
     fetch(want(DATA, *urls), settings=replace(QUICK, slow_window_s=1))
     assert fetch.has(DATA) and server.requests["/f"][0].start
     assert "less than 1000 bytes/s" in fetch.lines[0]
+
+
+def test_an_address_that_nobody_listens_at_is_passed_over(fetch: Fetch, server: Server):
+    fetch(want(DATA, "http://127.0.0.1:1/f", "gopher://old/f", server.url("/f", whole(DATA))))
+    assert fetch.has(DATA)
+    assert [error for _, error in fetch.places.reports] == [
+        "Connection refused",
+        "not an address of a file: gopher://old/f",
+        None,
+    ]
+
+
+SMALL = DATA[:300_000]
+behaviours = st.one_of(
+    st.sampled_from([whole(SMALL), reply(200, SMALL), status(404), status(416), status(503), whole(b"page")]),
+    st.builds(cut, st.just(SMALL), st.integers(0, len(SMALL)), st.sampled_from(["close", "reset"])),
+    st.builds(
+        reply,
+        st.sampled_from([200, 206]),
+        st.sampled_from([SMALL, SMALL[1000:], b"x" * 1000, b""]),
+        st.integers(0, len(SMALL)),
+        st.sampled_from([len(SMALL), 7]),
+        st.just("close"),
+    ),
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=25)
+@given(st.lists(behaviours, min_size=1, max_size=6), st.binary(max_size=20) | st.just(SMALL[:150_000]))
+def test_whatever_servers_do_only_the_right_bytes_are_published(answers: Sequence[Behaviour], left: bytes):
+    server = Server()
+    try:
+        with TemporaryDirectory() as folder:
+            fetch = Fetch(Store(Path(folder)))
+            fetch.partial(left, of=SMALL)
+            try:
+                fetch(want(SMALL, server.url("/f", *answers)))
+            except SourceError:
+                assert not fetch.has(SMALL)
+            else:
+                assert fetch.has(SMALL) and fetch.left_over() == []
+            for path in (fetch.store.root / "sha256").glob("*/*"):
+                assert hashlib.sha256(path.read_bytes()).hexdigest() == path.name
+    finally:
+        server.close()
