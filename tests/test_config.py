@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.config import KINDS, Fetch, load
+from reprokit.config import KINDS, Fetch, load, presets
 from reprokit.errors import UsageError
 from tests.support.paths import ROOT
 
@@ -53,7 +53,13 @@ def test_no_file_or_an_empty_one_and_no_variable_say_nothing(file: Path, tmp_pat
     ("text", "line", "words"),
     [
         ("presets: [tsingua]", 1, "no such preset: 'tsingua'; did you mean tsinghua?"),
+        ("mirrors:\n  wheel: [https://m.test]", 2, "unknown field mirrors.wheel; did you mean wheels?"),
         ("mirrors:\n  apt:\n    - llvn: http://m.test/{path}", 3, "'llvn' is not an archive; did you mean llvm?"),
+        (
+            "mirrors:\n  git:\n    - file:///srv/{ownr}/{repo}",
+            3,
+            "{ownr} is not a placeholder of git; did you mean owner?",
+        ),
         ("mirrors:\n  registry: [http://m.test]", 2, "is not a registry; write HOST[:PORT][/PREFIX]"),
         ("mirrors:\n  conda: https://m.test/{channel}", 2, "mirrors.conda must be a list"),
         ("workspace_roots: ['~no-such-user/ws']", 1, "there is no home folder ~no-such-user"),
@@ -87,6 +93,14 @@ def test_a_file_that_cannot_be_read(file: Path):
     file.mkdir()
     with pytest.raises(UsageError, match=r"cannot read the configuration: Is a directory$"):
         load(file, {})
+
+
+def test_presets_are_by_name_and_name_their_archives():
+    assert sorted(presets()) == ["tsinghua", "ustc"]
+    for lists in presets().values():
+        assert lists.wheels and lists.conda
+        assert all("=" in template for template in lists.apt)
+        assert {kind for kind in KINDS if getattr(lists, kind)} == {"apt", "wheels", "conda"}
 
 
 def test_the_page_that_users_read_shows_a_valid_file(file: Path):

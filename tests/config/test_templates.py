@@ -1,11 +1,15 @@
-"""Templates of mirrors, and apt's archives, which are recognised by address whatever the mirror."""
+"""Templates of mirrors: what is refused when they are read, and what becomes of them."""
 
 from __future__ import annotations
 
-import pytest
+from urllib.parse import unquote, urlsplit
 
-from reprokit.config.archives import archive_of
-from reprokit.config.templates import check, fill
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reprokit.config import templates
+from reprokit.config.templates import PLACEHOLDERS, check, fill, git_fields
 
 
 @pytest.mark.parametrize(
@@ -25,6 +29,22 @@ def test_what_is_refused(kind: str, text: str, words: str):
     with pytest.raises(ValueError) as error:
         check(kind, text)
     assert words in str(error.value)
+
+
+SAFE = st.text(st.characters(min_codepoint=33, max_codepoint=126, exclude_characters="%?#;{}\\"), min_size=1)
+
+
+@given(st.sampled_from(sorted(PLACEHOLDERS)), SAFE)
+def test_a_value_comes_back_out_of_the_address_as_it_was(kind: str, value: str):
+    names = PLACEHOLDERS[kind]
+    template = "https://m.test/" + "/-/".join(f"{{{name}}}" for name in names)
+    assert check(kind, template) == template
+    filled = fill(template, dict.fromkeys(names, value))
+    if ".." in value.split("/"):
+        assert filled is None
+    else:
+        assert filled is not None
+        assert unquote(urlsplit(filled).path) == "/" + "/-/".join([value] * len(names))
 
 
 @pytest.mark.parametrize(
@@ -51,26 +71,19 @@ def test_what_becomes_of_a_template(template: str, fields: dict[str, str], addre
     assert fill(f"https://m.test/{template}", fields) == (address and f"https://m.test/{address}")
 
 
-# An archive is never taken for another vendor's.
-NVIDIA = "https://developer.download.nvidia.com/compute"
-
-
 @pytest.mark.parametrize(
-    ("url", "found"),
+    ("url", "owner", "repo", "path"),
     [
-        ("http://any.test/debian/pool/main/c/curl/c_1.deb", ("debian", "pool/main/c/curl/c_1.deb")),
-        ("http://any.test/pub/mirrors/debian/pool/non-free/n/n.deb", ("debian", "pool/non-free/n/n.deb")),
-        ("http://any.test/debian/dists/bookworm/InRelease", ("debian", "dists/bookworm/InRelease")),
-        ("https://s.test/archive/debian/20261121T000000Z/pool/main/a/a.deb", ("debian", "pool/main/a/a.deb")),
-        ("http://x.test/debian-security/pool/updates/main/o/o.deb", ("debian-security", "pool/updates/main/o/o.deb")),
-        ("http://x.test:8080/ubuntu/pool/universe/z/z.deb", ("ubuntu", "pool/universe/z/z.deb")),
-        (f"{NVIDIA}/cuda/repos/debian12/x86_64/./cuda-nvcc_1.deb", ("nvidia-cuda", "debian12/x86_64/cuda-nvcc_1.deb")),
-        (f"{NVIDIA}/machine-learning/repos/ubuntu1804/x86_64/n.deb", ("nvidia-ml", "ubuntu1804/x86_64/n.deb")),
-        ("https://apt.llvm.org/bookworm/pool/main/l/l.deb", ("llvm", "bookworm/pool/main/l/l.deb")),
-        ("https://docker.test/linux/debian/dists/bookworm/pool/stable/amd64/ce.deb", None),
-        ("https://ppa.launchpadcontent.net/deadsnakes/ppa/ubuntu/pool/main/p/python3.9.deb", None),
-        ("https://nginx.test/packages/debian/pool/nginx/n/nginx.deb", None),
+        ("https://forge.test/apache/tvm.git", "apache", "tvm", "apache/tvm"),
+        ("https://forge.test:8443/group/sub/tool", "group/sub", "tool", "group/sub/tool"),
+        ("https://forge.test/alone", "", "alone", "alone"),
     ],
 )
-def test_what_an_address_belongs_to(url: str, found: tuple[str, str] | None):
-    assert archive_of(url) == found
+def test_parts_of_a_repositorys_address(url: str, owner: str, repo: str, path: str):
+    fields = git_fields(url)
+    assert (fields["owner"], fields["repo"], fields["path"]) == (owner, repo, path)
+
+
+def test_an_apt_mirror_of_one_archive():
+    assert templates.split_archive("llvm=http://m.test/{path}") == ("llvm", "http://m.test/{path}")
+    assert templates.split_archive("http://m.test/{path}?a=b") == ("", "http://m.test/{path}?a=b")

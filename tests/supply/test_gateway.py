@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import tracemalloc
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -72,6 +73,32 @@ def test_plain_http_is_passed_on(gateway: Gateway, upstream: Upstream):
     assert gateway.bytes_served == 3
 
 
+def test_a_connection_serves_many_requests_with_any_bodies(gateway: Gateway, upstream: Upstream):
+    root = f"http://127.0.0.1:{upstream.port}"
+    upstream.answers |= {
+        "/a": (200, {}, b"a"),
+        "/none": (304, {"ETag": "x"}, b""),
+        "/chunked": (200, {"Transfer-Encoding": "chunked"}, b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"),
+        "/cut": (200, {"Content-Length": "10", "Connection": "close"}, b"short"),
+    }
+    connection = connect(gateway)
+    for path, status, body in (
+        ("/a", 200, b"a"),
+        ("/none", 304, b""),
+        ("/gone", 404, b"no"),
+        ("/chunked", 200, b"abcde"),
+    ):
+        connection.request("GET", f"{root}{path}", headers=authorization(gateway))
+        answer = connection.getresponse()
+        assert (answer.status, answer.read()) == (status, body)
+    connection.request("HEAD", f"{root}/a", headers=authorization(gateway))
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("Content-Length"), answer.read()) == (200, "1", b"")
+    assert ask(gateway, f"{root}/a", "POST", b"sent")[1] == b"a" and upstream.requests[-1][3] == b"sent"
+    with pytest.raises(http.client.IncompleteRead):
+        ask(gateway, f"{root}/cut")
+
+
 def test_hosts_that_cannot_be_reached_are_named_instead_of_apts_words(gateway: Gateway, upstream: Upstream):
     ask(gateway, f"http://127.0.0.1:{upstream.port}/a")
     assert gateway.unreached("no packages") is None
@@ -80,6 +107,15 @@ def test_hosts_that_cannot_be_reached_are_named_instead_of_apts_words(gateway: G
     error = gateway.unreached("no packages")
     assert error and error.message.startswith("no packages: no connection to one.invalid: ")
     assert "REPROKIT_APT_MIRRORS" in error.hint
+
+
+def test_the_hosts_own_proxy_is_used(gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch):
+    upstream.answers["/dists/x"] = (200, {}, b"via proxy")
+    monkeypatch.setenv("http_proxy", f"http://me:p%40ss@127.0.0.1:{upstream.port}")
+    assert ask(gateway, "http://archive.invalid/dists/x")[1] == b"via proxy"
+    _, path, headers, _ = upstream.requests[0]
+    assert path == "http://archive.invalid/dists/x"
+    assert headers["proxy-authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
 
 
 def test_a_tunnel_carries_bytes_both_ways(gateway: Gateway, upstream: Upstream):

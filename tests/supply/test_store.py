@@ -57,3 +57,20 @@ def test_users_share_the_store_and_who_frees_space_waits_for_all(store: Store):
             order.append("used")
     freeing.join()
     assert order == ["waiting for a fetch or build that uses the store to end", "used", "alone"]
+
+
+def test_users_wait_while_space_is_freed(store: Store):
+    order: list[str] = []
+
+    def use() -> None:
+        with store.in_use(order.append):
+            order.append("used")
+
+    with store.alone():
+        user = threading.Thread(target=use)
+        user.start()
+        while not order:
+            user.join(0.01)
+        order.append("freed")
+    user.join()
+    assert order == ["waiting for `reprokit store gc` or `reprokit clean` to end", "freed", "used"]

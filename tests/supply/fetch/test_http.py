@@ -168,6 +168,23 @@ def test_who_may_see_credentials(one: str, other: str, same: bool):
     assert same_server(urlsplit(one), urlsplit(other)) is same
 
 
+def test_one_client_serves_many_threads(server: Server):
+    url = server.url("/f", whole(b"x"))
+    with Client(QUICK, connections=4) as client:
+
+        def many() -> None:
+            for _ in range(50):
+                with client.ask(url) as answer:
+                    assert answer.read() == b"x"
+
+        threads = [threading.Thread(target=many) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(server.requests["/f"]) == 200 and server.connections <= 4
+
+
 def test_a_kept_connection_that_ends_as_it_is_used_again_is_made_anew():
     with socket.create_server(("127.0.0.1", 0)) as listening:
 

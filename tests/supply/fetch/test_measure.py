@@ -62,6 +62,8 @@ def test_a_cut_begins_anew_if_nothing_vouches_for_it(store: Store, server: Serve
     [
         (lambda request: Reply(200, {}, DATA, "close"), "it does not state the length of the file", 1),
         (whole(DATA, Content_Encoding="gzip"), "it encodes the file", 1),
+        (status(503), r"127\.0\.0\.1: HTTP 503", QUICK.attempts),
+        (cut(DATA, 1, "close"), "ended 999999 bytes early", QUICK.attempts),
     ],
 )
 def test_what_is_refused(store: Store, server: Server, behaviour: Behaviour, why: str, requests: int):

@@ -64,6 +64,25 @@ def test_a_server_that_tells_no_size_is_asked_for_the_file(upstream: Upstream, s
     assert error.value.where == requested(upstream).urls[0]
 
 
+def test_the_next_address_is_asked_if_one_has_no_such_file(upstream: Upstream, store: Store):
+    with pytest.raises(SourceError, match=r"model\.bin: .*HTTP 404"):
+        lock(requested(upstream), store)
+    upstream.answers["/b/model.bin"] = (200, {}, BYTES)
+    urls = [*requested(upstream).urls, *requested(upstream, path="/b/model.bin").urls]
+    both = RecipeFile(name="model.bin", urls=urls, path="/m")
+    assert lock(both, store).sha256 == SHA256
+    known = both.model_copy(update={"sha256": SHA256})
+    assert lock(known, Store(store.root / "other")).size == len(BYTES)
+
+
+def test_the_users_mirrors_come_first(upstream: Upstream, store: Store, tmp_path: Path):
+    (tmp_path / "model.bin").write_bytes(BYTES)
+    mirror = MirrorEntry("files", f"file://{tmp_path}/{{name}}", "test")
+    assert lock(requested(upstream), store, mirror).sha256 == SHA256
+    assert lock(requested(upstream, SHA256), store, mirror).size == len(BYTES)
+    assert methods(upstream) == []
+
+
 def test_what_moved(upstream: Upstream, store: Store):
     for path in ("/same", "/grown", "/gone"):
         upstream.answers[path] = (200, {}, BYTES)
@@ -105,6 +124,8 @@ def test_files_are_served_by_name(gateway: Gateway, tmp_path: Path):
     assert gateway.bytes_served == 10
     answer, body = ask(gateway, f"{address}a+b.tar.gz", Range="bytes=7-")
     assert (answer.status, body, answer.getheader("Content-Range")) == (206, b"789", "bytes 7-9/10")
+    answer, _ = ask(gateway, f"{address}a+b.tar.gz", Range="bytes=10-")
+    assert (answer.status, answer.getheader("Content-Range")) == (416, "bytes */10")
     answer, body = ask(gateway, f"{address}stranger.zip")
     assert (answer.status, body) == (404, b"reprokit gateway: stranger.zip is not in the lock\n")
     assert gateway.missing == {"stranger.zip": 1}

@@ -138,15 +138,27 @@ def test_the_form_of_october_2023_and_links_that_are_not_followed(api: Upstream,
 @pytest.mark.parametrize(
     "document",
     [
+        b"",
         b"<html>down for maintenance</html>",
         b"[" * 100_000,
+        b"[]",
         {},
+        {"files": None},
+        {"files": {"key": NAME}},
+        {"files": ["x"]},
         {"files": [{}]},
         answer(key="../../etc/passwd"),
+        answer(key="a/b"),
+        answer(key="a\\b"),
         answer(key="a\x00b"),
         answer(key="x" * 1000),
+        answer(key=7),
         answer(size=-1),
+        answer(size="59"),
+        answer(size=1.5),
         answer(checksum="sha1:" + "a" * 40),
+        answer(checksum="md5:x"),
+        answer(checksum=None),
     ],
 )
 def test_what_makes_no_sense_is_refused(api: Upstream, mirrors: Mirrors, document: Any):
@@ -181,7 +193,9 @@ def test_missing_records_and_files_and_files_of_one_name(api: Upstream, mirrors:
         {},
         {"source": "zenodo:1", "urls": ["https://forge.test/x"]},
         {"source": "zenodo:../1"},
+        {"source": "zenodo:1?x"},
         {"source": "zenod:1"},
+        {"source": "1"},
     ],
 )
 def test_a_recipe_names_a_record_or_addresses(data: dict[str, Any]):

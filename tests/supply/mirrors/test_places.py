@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import socket
+from base64 import b64encode
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -148,6 +151,19 @@ def test_wheels_are_looked_up_in_order_and_no_further_than_needed(host: Host, up
     assert len(upstream.requests) == 3  # pages are asked for once
 
 
+def test_a_dead_file_host_puts_its_index_last(host: Host, upstream: Upstream):
+    root = f"http://127.0.0.1:{upstream.port}"
+    upstream.answers |= {
+        "/one/p/": (200, {}, page(WHEEL.name, host="http://cdn.test")),
+        "/two/p/": (200, {}, page(WHEEL.name)),
+    }
+    places = host(wheels=[f"http://localhost:{upstream.port}/one", f"{root}/two"])
+    assert next(places.urls(WHEEL)) == f"http://cdn.test/files/{WHEEL.name}"
+    for _ in range(2):
+        places.report(f"http://cdn.test/files/{WHEEL.name}", "stalled")
+    assert next(places.urls(WHEEL)) == f"{root}/files/{WHEEL.name}"
+
+
 def test_an_index_that_fails_is_left_for_this_run_and_named(
     host: Host, upstream: Upstream, store: Store, monkeypatch: pytest.MonkeyPatch
 ):
@@ -174,6 +190,12 @@ def test_an_index_without_the_project_is_asked_for_the_next_one(host: Host, upst
         places = host(f"http://127.0.0.1:{upstream.port}/simple")
         assert list(places.urls(WHEEL)) == [] and len(list(places.urls(other))) == 1
         assert not places.silent(WHEEL)
+    # An index with credentials.
+    upstream.answers["/simple/p/"] = (200, {}, page(WHEEL.name))
+    host.pip = PipSettings(f"http://me:p%40ss@127.0.0.1:{upstream.port}/simple")
+    assert list(host().urls(WHEEL)) == [f"http://me:p%40ss@127.0.0.1:{upstream.port}/files/{WHEEL.name}"]
+    headers = {name.lower(): value for name, value in upstream.requests[-1][2].items()}
+    assert headers["authorization"] == "Basic " + b64encode(b"me:p@ss").decode()
 
 
 def test_resolving_asks_the_users_mirrors_too(host: Host, tmp_path: Path):
@@ -201,3 +223,33 @@ def test_proxies_are_each_tools_own(host: Host, upstream: Upstream, monkeypatch:
     monkeypatch.setenv("https_proxy", "http://all.test:1")
     assert proxy("https://files.test/cub.zip") == "all.test"
     assert proxy("https://index.test/simple/p/") == "pip.test"
+
+
+def test_folders_of_every_kind_need_no_network(host: Host, store: Store, tmp_path: Path, monkeypatch):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        for name in ("http_proxy", "https_proxy", "all_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{taken.getsockname()[1]}")
+
+        def put(path: str, kind: str, fields: dict[str, str], *urls: str) -> LockedInput:
+            data = f"{kind} {path}".encode()
+            sha256 = hashlib.sha256(data).hexdigest()
+            file = tmp_path / "srv" / path.replace("BY-HASH", sha256)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(data)
+            return LockedInput(kind, file.name, sha256, len(data), {"name": file.name, **fields}, urls)
+
+        wheel = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
+        deb = {"archive": "debian", "path": "pool/main/g/g++_1_amd64.deb"}
+        conda = {"channel": "conda-forge", "subdir": "noarch", "file": "x-1-0.conda"}
+        inputs = [
+            put("debian/pool/main/g/g++_1_amd64.deb", "apt", deb),
+            put(f"wheels/{wheel}", "wheels", {"name": "torch", "version": "1.12.1+cu113", "file": wheel}),
+            put("conda-forge/noarch/x-1-0.conda", "conda", conda),
+            put("by-hash/BY-HASH", "files", {}, "https://forge.invalid/cub.zip"),
+        ]
+        templates = {"apt": "{archive}/{path}", "wheels": "wheels", "conda": "{channel}", "files": "by-hash/{sha256}"}
+        root = (tmp_path / "srv").as_uri()
+        places = host(**{kind: [f"{root}/{template}"] for kind, template in templates.items()})
+        assert fetch_all(inputs, places).files == 4
+        assert all(store.path(each.sha256).is_file() for each in inputs)

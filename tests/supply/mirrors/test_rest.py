@@ -56,3 +56,20 @@ def test_a_success_clears_the_failures(store: Store):
     rest = failed(Rest(store))
     rest.report(DEAD, None)
     assert not rest.resting(DEAD) and not Rest(store).resting(DEAD)
+
+
+def test_small_files_do_not_write_each_time(store: Store, monkeypatch):
+    writes: list[str] = []
+    monkeypatch.setattr(store, "remember", lambda kind, key, value: writes.append(key))
+    rest = Rest(store)
+    for number in range(1000):
+        rest.report(f"http://m.test/{number}", None)
+    for number in range(1000):
+        rest.report(f"http://m.test/{number}", "stalled")
+    assert writes == ["m.test"] * 2
+
+
+def test_an_index_of_another_version_is_as_none(store: Store):
+    for kept in ({"speed": 3}, {"failures": 9, "failed_at": 1e12}, [1], "x"):
+        store.remember("mirrors", "m.test", kept)
+        assert not Rest(store).resting("http://m.test/a")

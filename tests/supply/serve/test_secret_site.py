@@ -36,7 +36,9 @@ def test_a_step_gets_what_its_block_names(gateway: Gateway, step: set[str]):
     assert not gateway.missing and not gateway.hosts
 
 
-@pytest.mark.parametrize("path", ["OTHER", "", "x/../TOKEN", "%54OKEN", "token", "TOKEN%00"])
+@pytest.mark.parametrize(
+    "path", ["OTHER", "NONE", "", "/TOKEN", "x/../TOKEN", "../TOKEN", "%54OKEN", "TOKEN/", "token", "TOKEN%00", "."]
+)
 @pytest.mark.slow
 def test_any_other_name_is_refused_and_noted(gateway: Gateway, path: str):
     answer, body = ask(gateway, ADDRESS + path)

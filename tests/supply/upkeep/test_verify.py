@@ -11,6 +11,15 @@ from tests.support.repositories import Repositories
 from tests.support.stores import fetch, overwrite, put
 
 
+def test_a_store_that_holds_what_it_was_given(store: Store, commit: Commit):
+    sizes = [put(store, b"x" * n) and n for n in (0, 1, 3_000_000)]
+    seen: list[tuple[int, int]] = []
+    verified = verify(store, lambda done, total: seen.append((done, total)))
+    assert (verified.files, verified.repositories, verified.bad) == (3, 1, ())
+    assert seen[-1] == (verified.size, verified.size) and verified.size > sum(sizes)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
 def test_a_flipped_byte_a_short_file_a_stray_and_a_link_are_named(store: Store, tmp_path: Path):
     assert verify(store).bad == ()
     flipped, short, good, link = (put(store, content) for content in (b"abc", b"defg", b"hi", b"jk"))
@@ -49,6 +58,8 @@ def test_a_repository_with_a_spoilt_pack_or_without_an_object(store: Store, comm
     overwrite(pack, len(content) // 2, bytes([content[len(content) // 2] ^ 1]))
     (bad,) = verify(store).bad
     assert bad.what == f"forge.test/team/tool at {commit.commit}" and bad.why
+    pack.write_bytes(content[:-30])
+    assert len(verify(store).bad) == 1
     for path in pack.parent.iterdir():
         path.unlink()
     assert len(verify(store).bad) == 1

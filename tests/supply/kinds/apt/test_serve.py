@@ -15,6 +15,7 @@ from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
 from tests.support.debs import locked, make_deb
+from tests.support.waiting import wait_for
 
 Apt = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -74,7 +75,28 @@ def test_apt_gets_the_locked_packages_with_what_they_need(apt: Apt, gateway: Gat
     assert not gateway.missing and not gateway.hosts
 
 
-def test_what_is_not_locked_is_not_there(gateway: Gateway):
+def test_apt_goes_on_after_a_cut_and_refuses_other_bytes(apt: Apt, gateway: Gateway, tmp_path: Path):
+    apt("update")
+    other = next(package for package in gateway.inputs.of("apt") if package.name == "other")
+    file = gateway.store.path(other.sha256)
+    content = file.read_bytes()
+    archives = tmp_path / "root/var/cache/apt/archives"
+    (archives / "partial/other_1.0_all.deb").write_bytes(content[:100])
+    before = gateway.bytes_served
+    assert apt("install", "-y", "-d", "other").returncode == 0
+    # apt has the last byte before the gateway's thread has counted it.
+    wait_for(lambda: gateway.bytes_served != before)
+    assert gateway.bytes_served - before == len(content) - 100
+    (archives / "other_1.0_all.deb").unlink()
+    file.write_bytes(b"x" * other.size)
+    done = apt("install", "-y", "-d", "other")
+    assert done.returncode != 0 and "Hash Sum mismatch" in done.stderr
+
+
+def test_what_is_not_locked_is_not_there(apt: Apt, gateway: Gateway):
+    apt("update")
+    assert "Unable to locate package stranger" in apt("install", "-y", "-d", "stranger").stderr
+    assert "Version '9' for 'other' was not found" in apt("install", "-y", "-d", "other=9").stderr
     archive = gateway.inputs.arguments()["REPROKIT_APT"]
     assert ask(gateway, f"{archive}./InRelease")[0].status == 404
     assert not gateway.missing
@@ -105,3 +127,11 @@ def test_the_same_packages_are_the_same_archive_and_opened_once(
     with pytest.raises(SourceError) as caught, Gateway(Store(tmp_path / "empty"), served):
         pass
     assert caught.value.message in {f"{p.name} {p.version} is not in the store" for p in served.of("apt")}
+
+
+def test_no_packages_at_all(store: Store):
+    with Gateway(store, ServedSet(apt=())) as gateway:
+        assert ask(gateway, f"{gateway.inputs.arguments()['REPROKIT_APT']}./Packages")[1] == b""
+    with Gateway(store, ServedSet()) as gateway:
+        assert "REPROKIT_APT" not in gateway.inputs.arguments()
+        assert ask(gateway, "http://apt.reprokit.invalid/0/./Packages")[0].status == 404

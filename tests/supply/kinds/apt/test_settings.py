@@ -84,6 +84,15 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
         assert ask(gateway, f"{url}/a.deb")[1] == b"from the archive"
 
 
+def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
+    upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
+    with Gateway(store, ServedSet()) as gateway:
+        host = AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
+        gateway.mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=PipSettings(), apt=host)
+        assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
+        assert ask(gateway, "http://archive.invalid/other")[0].status == 502
+
+
 def test_the_latest_address_comes_first_and_holds_no_credentials(store: Store):
     assert remembered(store, "debian") == ()
     for base in ("http://one.test/debian/", "http://me:secret@two.test/debian", "http://one.test/debian"):

@@ -48,6 +48,15 @@ def test_cuda_is_the_recipes_not_the_hosts(channel: Path):
 
 
 @pytest.mark.slow
+def test_the_first_channel_that_has_a_package_gives_it(channel: Path, tmp_path: Path):
+    make_package(tmp_path / "other", "lib", "2.0")
+    index_channel(tmp_path / "other")
+    places = Places(main=[channel], other=[tmp_path / "other"])
+    locked = lock(places, "tool=1", channels=("other", "main"))
+    assert [(p.name, p.version, p.channel) for p in locked] == [("lib", "2.0", "other"), ("tool", "1.0", "main")]
+
+
+@pytest.mark.slow
 def test_the_next_address_where_one_is_dead(channel: Path, tmp_path: Path):
     lib, tool = lock(Places(main=[tmp_path / "nowhere", channel]), "tool=1")
     content = (channel / "noarch/lib-1.5-h0_0.tar.bz2").read_bytes()

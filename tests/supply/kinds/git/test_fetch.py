@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +24,9 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.disk import Disk
 from tests.support.git_server import GitServer
+from tests.support.processes import naming
 from tests.support.repositories import TOOL, Repositories, allow_filters, big_files, mirror, show
+from tests.support.waiting import wait_for
 
 GONE = Commit("https://forge.test/team/gone", "1" * 40)
 
@@ -37,15 +42,26 @@ def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def server(repositories: Repositories, monkeypatch: pytest.MonkeyPatch) -> Iterator[GitServer]:
-    """An HTTP server of the repositories, which git uses instead of their folders."""
+def next_server(repositories: Repositories, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], GitServer]]:
+    """Start an HTTP server of the repositories; git uses the latest one instead of their folders."""
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(name, raising=False)
-    one = GitServer(repositories.root)
-    monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{one.url}/.insteadOf")
-    yield one
-    one.server.shutdown()
-    one.server.server_close()
+    servers: list[GitServer] = []
+
+    def start() -> GitServer:
+        servers.append(GitServer(repositories.root))
+        monkeypatch.setenv("GIT_CONFIG_KEY_0", f"url.{servers[-1].url}/.insteadOf")
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.server.shutdown()
+        server.server.server_close()
+
+
+@pytest.fixture
+def server(next_server: Callable[[], GitServer]) -> GitServer:
+    return next_server()
 
 
 @pytest.mark.slow
@@ -98,6 +114,24 @@ def test_flaky_networks_are_tried_again(repositories: Repositories, places: Mirr
     ]
 
 
+def test_one_failure_ends_the_others(repositories: Repositories, store: Store, places: Mirrors, monkeypatch):
+    top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
+    fetch = fetch_git_module.git_with_progress
+
+    def slow(folder: Path, arguments: list[str], notify: object, stop: Stop, environ=None) -> None:
+        if TOOL in arguments:
+            process = subprocess.Popen(["sleep", "9999"])
+            with stop.ends(process.terminate):
+                raise GitFailed(f"ended by {process.wait()}")
+        fetch(folder, arguments, notify, stop)
+
+    monkeypatch.setattr(fetch_git_module, "git_with_progress", slow)
+    with pytest.raises(SourceError, match="111111111111") as error:
+        ensure([top, GONE], places)
+    assert error.value.where == GONE.url
+    assert not list((store.root / "partial").iterdir())
+
+
 @pytest.mark.slow
 def test_a_full_disk_is_no_failure_of_the_server(repositories: Repositories, disk: Disk):
     top = Commit(TOOL, repositories.make("team/tool", big_files(100)))
@@ -124,6 +158,23 @@ def test_mirrors_come_first_and_may_lack_the_repository(repositories: Repositori
     ensure([top], Mirrors(store, mirror(*templates)), lines.append)
     assert show(top, "a", store) == "1"
     assert any("none/team/tool.git" in line and "does not" in line for line in lines)
+
+
+@pytest.mark.usefixtures("no_waiting")
+def test_every_place_that_was_asked_is_named(repositories: Repositories, store: Store, tmp_path: Path):
+    broken = tmp_path / "broken/team/gone.git/HEAD"
+    broken.parent.mkdir(parents=True)
+    broken.write_text("no repository")
+    places = Mirrors(store, mirror(f"file://{tmp_path}/none/{{path}}.git", f"file://{tmp_path}/broken/{{path}}.git"))
+    with pytest.raises(SourceError) as error:
+        ensure([GONE], places)
+    assert error.value.where == GONE.url
+    origin, *others = error.value.message.splitlines()
+    assert "git could not fetch 111111111111: " in origin
+    assert sorted(line.partition(".git: ")[0].strip() for line in others) == [
+        f"file://{tmp_path}/{place}/team/gone" for place in ("broken", "none")
+    ]
+    assert all(line.partition(".git: ")[2] for line in others)
 
 
 def test_locked_commits_are_checked_by_their_tree(repositories: Repositories, places: Mirrors):
@@ -200,3 +251,38 @@ def test_the_password_of_a_mirror_stays_out_of_the_store_and_spoilt_pieces_are_t
     pack.write_bytes(pack.read_bytes()[:-30] + b"x" * 30)
     ensure([top], places)
     assert show(top, "file1", store) == big_files(2)["file1"]
+
+
+@pytest.mark.long
+def test_a_killed_fetch_goes_on_from_what_it_had(
+    big: Commit, server: GitServer, next_server: Callable[[], GitServer], store: Store, places: Mirrors
+):
+    server.cuts, server.cut_after = 10**6, 1_000  # from here on nothing arrives
+    script = """
+import sys
+from pathlib import Path
+from reprokit.config import Configuration
+from reprokit.supply.kinds.git.fetch import ensure
+from reprokit.supply.locked_input import Commit
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.store import Store
+places = Mirrors(Store(Path(sys.argv[1])), Configuration())
+ensure([Commit(*sys.argv[2:])], places, lambda line: print(line, flush=True))
+"""
+    command = [sys.executable, "-c", script, str(store.root), big.url, big.commit]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "trying again" in line:
+                server.cuts = 0
+            if "256 of 400" in line:
+                break
+        os.killpg(process.pid, signal.SIGKILL)
+    # git runs for a moment after its parent has ended.
+    wait_for(lambda: not naming(store.root))
+    assert not folder_of(big, store).exists()
+    # The first server may still be answering the killed process.
+    second = next_server()
+    ensure([big], places)
+    assert show(big, "file399", store) == big_files(400)["file399"]
+    assert sum(second.packs) < 400 * 4000 // 2  # not all of it again

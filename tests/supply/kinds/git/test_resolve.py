@@ -13,7 +13,7 @@ from reprokit.supply.kinds.git.archive import archive_of
 from reprokit.supply.kinds.git.command import GitFailed, first_cause
 from reprokit.supply.kinds.git.fetch import unread
 from reprokit.supply.kinds.git.resolve import lock_git, moved_git
-from reprokit.supply.kinds.git.store import submodule_url
+from reprokit.supply.kinds.git.store import folder_of, submodule_url
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
@@ -64,6 +64,20 @@ def test_submodules_at_all_depths_with_their_trees(repositories: Repositories, s
 def test_paths_of_submodules_stay_inside(path: str):
     with pytest.raises(ValidationError):
         source("team/top", "1" * 40, submodules=[path])
+
+
+def test_locked_once_needs_no_git_until_it_left_the_store(
+    repositories: Repositories, store: Store, monkeypatch: pytest.MonkeyPatch
+):
+    head = repositories.make("team/tool", {"a": "1"})
+    first = lock(source("team/tool", head), store)
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", "")
+        assert lock(source("team/tool", head), store) == first
+    folder = folder_of(Commit("https://forge.test/team/tool", head), store)
+    folder.rename(folder.with_name("away"))
+    assert lock(source("team/tool", head), store) == first
+    assert folder.is_dir()
 
 
 def test_what_moved(repositories: Repositories, store: Store):
@@ -136,8 +150,11 @@ def test_addresses_of_submodules(url: str, expected: str):
     [
         "git@forge.test:a/b",
         "ext::sh -c id",
+        "file:///etc",
         "/etc",
+        "http://forge.test/a/b",
         "--upload-pack=id",
+        "git://x/y",
     ],
 )
 def test_submodules_elsewhere_are_refused_by_name(url: str):

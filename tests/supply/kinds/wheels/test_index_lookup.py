@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.kinds.wheels.index import Lookup, NoSuchPage, is_folder_of_files, links_of
 from reprokit.supply.kinds.wheels.listing import ListedFile
 from reprokit.supply.kinds.wheels.platform import NOW, AsOf, Platform
 from reprokit.supply.kinds.wheels.wheel_name import parsed_wheel
+from reprokit.supply.lock.model import Distribution
 
 A, B = "a" * 64, "b" * 64
 FILE = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
@@ -82,6 +84,22 @@ def test_folders_of_files_and_of_pages(tmp_path: Path):
     assert find(lookup, simple.as_uri(), "none", FILE, A) == []
     assert (is_folder_of_files(files.as_uri()), is_folder_of_files(simple.as_uri())) == (True, False)
     assert not asked
+
+
+def test_a_place_that_fails_is_the_callers_to_judge():
+    def get(url: str) -> tuple[bytes, str]:
+        raise OSError("stalled")
+
+    with pytest.raises(OSError, match="stalled"):
+        find(Lookup(get), "https://i.test", "p", "x.whl", A)
+
+
+def test_the_key_of_a_set_is_that_of_its_content():
+    one, two = (
+        Distribution(name=n, version="1.0", file=f"{n}-1.0-py3-none-any.whl", sha256=n * 64, size=1) for n in "ab"
+    )
+    assert content_key((one, two), "file") == content_key((two, one), "file")
+    assert content_key((one, two), "file") != content_key((one,), "file")
 
 
 def test_platform_tags_run_from_the_c_library_down():

@@ -93,6 +93,16 @@ def test_metadata_of_an_sdist_reaches_no_file_of_the_host(json_index: Index, mir
 
 
 @pytest.mark.slow
+def test_only_a_file_with_an_allowed_checksum_is_locked(json_index: Index, mirrors: Mirrors):
+    json_index.wheel("six", "1.0", DAY)
+    good = lock_wheels(WheelRequest(["six"], PYTHON_311), mirrors)
+    allowed = {"six": [good[0].sha256]}
+    assert lock_wheels(WheelRequest(["six"], PYTHON_311, checksums=allowed), mirrors) == good
+    with pytest.raises(SourceError, match="requirements file allows"):
+        lock_wheels(WheelRequest(["six"], PYTHON_311, checksums={"six": ["0" * 64]}), mirrors)
+
+
+@pytest.mark.slow
 def test_a_project_of_git_is_read_at_its_commit_and_never_run(
     json_index: Index, mirrors: Mirrors, repositories: Repositories, store: Store
 ):

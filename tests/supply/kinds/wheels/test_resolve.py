@@ -18,7 +18,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import best, resolve_wheels, supported
 from reprokit.supply.kinds.wheels.uv import IndexFile, Package
-from reprokit.supply.lock.model import Distribution, VariantLock
+from reprokit.supply.lock.model import Base, Distribution, VariantLock
 from reprokit.supply.store import Store, sha256_of
 from tests.support.fetching import local_mirrors
 from tests.support.wheels import PYTHON_311, Lock, make_wheel, names
@@ -38,12 +38,36 @@ def test_wheels_and_what_they_need(index: Path, lock: Lock):
 def test_another_python_another_wheel(index: Path, lock: Lock):
     make_wheel(index, "top", "1.0", ('backport; python_version < "3.8"',), "cp311-cp311-manylinux_2_17_x86_64")
     make_wheel(index, "top", "1.0", ('windows; sys_platform == "win32"',), "cp38-cp38-manylinux_2_31_x86_64")
+    make_wheel(index, "top", "1.0", ('backport; python_version < "3.8"',), "cp36-cp36m-manylinux1_x86_64")
+    make_wheel(index, "backport", "2.0")
     (wheel,) = lock(["top==1.0"])
     assert "cp311" in wheel.file
     (wheel,) = lock(["top==1.0"], Platform("3.8", "2.31"))
     assert "cp38" in wheel.file
+    backport, wheel = lock(["top==1.0"], Platform("3.6", "2.27"))
+    assert backport.name == "backport" and "cp36m" in wheel.file
     with pytest.raises(SourceError, match=r"no wheel of top==1\.0 for Python 3\.8 and glibc 2\.28"):
         lock(["top==1.0"], Platform("3.8", "2.28"))
+
+
+@pytest.mark.slow
+def test_a_missing_version_is_named_with_its_neighbours(index: Path, lock: Lock):
+    for version in ("1.0", "1.1", "2.0", "3.0", "3.1", "9.0"):
+        make_wheel(index, "top", version)
+    with pytest.raises(SourceError) as error:
+        lock(["top==2.5"])
+    assert "no index has top==2.5" in error.value.message
+    assert error.value.hint == "nearest versions that exist: 1.1, 2.0, 3.0, 3.1"
+
+
+def test_conflicts_name_both_sides(index: Path, lock: Lock):
+    for number, name in ((1, "one"), (2, "two")):
+        make_wheel(index, name, "1.0", (f"low=={number}",))
+        make_wheel(index, "low", str(number))
+    with pytest.raises(SourceError, match="do not fit together") as error:
+        lock(["one==1.0", "two==1.0"])
+    for words in ("two depend on low==2", "one depend on low==1", "you require one==1.0 and two==1.0"):
+        assert words in error.value.message
 
 
 def test_sdists_are_taken_if_the_recipe_says_so_and_never_run(index: Path, lock: Lock, tmp_path: Path):
@@ -80,6 +104,17 @@ def test_what_is_locked_stays_until_it_is_freed(index: Path, lock: Lock):
     # A version that no longer fits is replaced.
     make_wheel(index, "top", "2.0", ("low>=2", "lower"))
     assert names(lock(["top==2.0"], keep=before)) == ["low==2.0", "lower==1.0", "top==2.0"]
+
+
+def test_a_locked_file_stays_though_a_better_one_came(index: Path, lock: Lock):
+    make_wheel(index, "top", "1.0", tag="cp311-cp311-manylinux_2_17_x86_64")
+    before = lock(["top==1.0"])
+    make_wheel(index, "top", "1.0", tag="cp311-cp311-manylinux_2_28_x86_64")
+    assert lock(["top==1.0"], keep=before) == before
+    assert "2_28" in lock(["top==1.0"])[0].file
+    # A file that does not fit the platform is replaced.
+    make_wheel(index, "top", "1.0", tag="cp38-cp38-manylinux_2_17_x86_64")
+    assert "cp38" in lock(["top==1.0"], Platform("3.8", "2.31"), keep=before)[0].file
 
 
 def test_the_same_question_asks_no_index(index: Path, store: Store):
@@ -170,3 +205,15 @@ def test_checksums_of_requirements_files_are_not_about_what_a_block_brings(tools
         locked(tools, "setuptools==65.7", checksums={**checksums, "shared": ["0" * 64]})
     with pytest.raises(SourceError, match=r"torch.* allows"):
         locked(tools, checksums={"torch": ["0" * 64]})
+
+
+def test_an_earlier_lock_keeps_its_versions_and_is_split(tools: Tools, index: Path):
+    first = locked(tools, "own==1.0")
+    flat = tuple(wheel.model_copy(update={"blocks": ()}) for wheel in first)
+    old = VariantLock(
+        reprokit="1", inputs={}, python="3.11", glibc="2.36", machine="x86_64",
+        base=Base(reference="debian:12", digest="sha256:" + "1" * 64), wheels=flat,
+    )  # fmt: skip
+    make_wheel(index, "shared", "2.0")
+    assert locked(tools, "own==1.0", old=old) == first
+    assert old.hash != old.model_copy(update={"wheels": first}).hash

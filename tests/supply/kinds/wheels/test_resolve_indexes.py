@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
+from reprokit.recipe.packages import Sdist
 from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.kinds.wheels.platform import WheelRequest
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, moved_wheels
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
@@ -52,6 +56,30 @@ def test_the_recipes_indexes_come_second(tmp_path: Path, lock: Lock, upstream: U
     assert "/recipe/top/" not in asked(upstream) and not lines
     assert names(lock(["top==2.0"], indexes=(recipe,), mirrors=mirrors, notify=lines.append)) == ["top==2.0"]
     assert "trying the recipe's indexes too" in lines[0]
+    # An index that is down hides nothing of the others.
+    indexes = ("http://127.0.0.1:9/simple", serve(upstream, "third", make_wheel(tmp_path, "low", "1.0"), hashes=True))
+    lines.clear()
+    mirrors = only(Store(tmp_path / "other"), mine)
+    packages = lock(["top", "low"], indexes=indexes, mirrors=mirrors, notify=lines.append)
+    assert names(packages) == ["low==1.0", "top==1.0"]
+    assert "127.0.0.1:9" not in "".join(lines)
+
+
+def test_a_recipes_page_of_links_is_read_as_one_page(upstream: Upstream, tmp_path: Path):
+    """Projects publish builds for other CUDA versions on such pages."""
+    wheel = make_wheel(tmp_path, "dgl_cu113", "0.9.1", tag="cp38-cp38-manylinux1_x86_64")
+    upstream.answers[f"/{wheel.name}"] = (200, {}, wheel.read_bytes())
+    page = f'<a href="{wheel.name}">{wheel.name}</a><br>\n'.encode()
+    upstream.answers["/repo.html"] = (200, {"Content-Type": "text/html"}, page)
+    indexes = [f"http://127.0.0.1:{upstream.port}/repo.html"]
+    request = WheelRequest(["dgl-cu113==0.9.1"], Platform("3.8", "2.31"), indexes=indexes)
+    (package,) = uv.resolve(request, PipSettings())
+    assert (package.name, package.version) == ("dgl-cu113", "0.9.1")
+    (file,) = package.files
+    assert file.url == f"http://127.0.0.1:{upstream.port}/{wheel.name}"
+    assert file.sha256 in ("", sha256_of(wheel))
+    with pytest.raises(uv.Unsatisfied, match="dgl-cu113"):
+        uv.resolve(replace(request, requirements=["dgl-cu113==1.0.0"]), PipSettings())
 
 
 def test_sizes_and_checksums_are_those_of_the_wheel(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
@@ -101,6 +129,36 @@ def test_a_recipes_index_that_is_down_is_named_with_what_it_alone_has(index: Pat
     )
     assert "REPROKIT_WHEELS_MIRRORS" in error.value.hint
     assert "PyPI's torch 1.13.1 is built for CUDA 11.7: pin 1.13.1" in error.value.hint
+
+
+def test_the_users_mirror_is_asked(tmp_path: Path, lock: Lock, upstream: Upstream, store: Store):
+    wheel = make_wheel(tmp_path / "elsewhere", "top", "1.0")
+    mirror = MirrorEntry("wheels", serve(upstream, "mirror", wheel, hashes=True), "test")
+    assert names(lock(["top==1.0"], mirrors=local_mirrors(store, mirror))) == ["top==1.0"]
+
+
+# Pins of old papers, from the indexes that this machine uses. Only metadata is downloaded.
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("requirement", "platform", "sdists", "expected"),
+    [
+        ("torch==1.13.1", Platform("3.9", "2.36"), (), "nvidia_cudnn_cu11-8.5.0.96-2-py3-none-manylinux1_x86_64.whl"),
+        pytest.param(
+            *("numpy==1.19.5", Platform("3.6", "2.27"), (), "numpy-1.19.5-cp36-cp36m-manylinux2010_x86_64.whl"),
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            *("tensorflow==1.15.5", Platform("3.7", "2.27"), (Sdist(package="gast==0.2.2"),), "gast-0.2.2.tar.gz"),
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_old_stacks(
+    lock: Lock, store: Store, requirement: str, platform: Platform, sdists: tuple[Sdist, ...], expected: str
+):
+    locked = lock([requirement], platform, sdists, mirrors=Mirrors(store))
+    assert expected in [w.file for w in locked]
+    assert all(w.size > 0 for w in locked)
 
 
 @pytest.mark.slow
