@@ -85,7 +85,7 @@ def test_a_report_is_written_to_its_folder_alone(checkout: Path):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error::RuntimeWarning", "error::UserWarning")
 @pytest.mark.parametrize(
     ("changes", "samples", "fields"),
     [
