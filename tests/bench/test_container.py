@@ -1,4 +1,4 @@
-"""Which GPUs a bench or smoke container gets, which of its output is hidden, and the variables that a user sets."""
+"""A container for bench and smoke: its GPUs, the secrets hidden in its output, the variables that a user sets."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from tests.support.records import RECORD
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    """The file of records that `add` appends to; each is large enough for an index."""
+    """The file of records that `add` appends to; each record is large enough to be indexed."""
     monkeypatch.setattr(index, "LARGE", 0)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     return tmp_path / "r.jsonl"

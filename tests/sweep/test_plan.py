@@ -1,4 +1,4 @@
-"""A sweep's file, what a stranger's cannot hold; its jobs, their order, what remains of them, and how long it takes."""
+"""The file of a sweep and its refusals; its jobs, their order, the remaining ones and the estimated time."""
 
 from __future__ import annotations
 

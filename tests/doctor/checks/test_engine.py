@@ -1,4 +1,4 @@
-"""The engine: which one answers, and why none does; its builder, storage, isolation and registries."""
+"""The engine that answers, the reason if none does, and its builder, storage, isolation and registries."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def test_a_search_measures_stores_and_ends_in_records(tmp_path: Path, capsys: py
 
 
 def test_a_search_on_another_machine_ends_like_one_here(tmp_path: Path, run):
-    """Run again and again, it lists what is missing until all is measured, and then prints the same."""
+    """Each run lists the missing measurements; once all exist, every run prints the same result."""
     shape = [*TINY, "--results", str(tmp_path / "results.jsonl"), "--json"]
     search = ["tune", *shape, "--strategy", "random", "reward", "--budget", "1"]
     environment, first = run("measure", *shape, "plan 0")
