@@ -6,9 +6,6 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import typer
-
-from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
@@ -20,22 +17,13 @@ def build(
     name: options.RecipeName,
     force: bool = options.flag("--force", "Build despite errors of `check`; a label of the image lists them."),
     no_cache: bool = options.flag("--no-cache", "Run every step again."),
-    keep_failed: bool = options.flag(
-        "--keep-failed", "Keep the state before the failed step, for `reprokit shell --failed`."
-    ),
+    keep_failed: bool = options.flag("--keep-failed", "Keep what the failed step left, for `reprokit shell --failed`."),
     offline: bool = options.flag("--offline", "Use no network, only the store."),
     drift: bool = options.flag(
         "--drift", "Replace locked apt packages that no mirror has any more by newer ones; a label lists them."
     ),
     record: bool = options.flag(
         "--record", "Let a build download more than its lock names, and list that; its image is not kept."
-    ),
-    builder: str = typer.Option(
-        "classic",
-        "--builder",
-        metavar="classic|buildkit",
-        help="The engine's own builder, or the Docker CLI's.",
-        autocompletion=completion.choices("classic", "buildkit"),
     ),
     secret: options.Secrets = [],  # noqa: B006 - typer's own style; it is only read
     as_json: options.Json = False,
@@ -66,7 +54,6 @@ def build(
     forced += host_errors_of(target, host, force, notify, "or build anyway with --force")
     with BuildDisplay(sys.stderr) as shown:
         chosen = BuildOptions(
-            builder=builder,
             no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded
             keep_failed=keep_failed,
             offline=offline,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -125,7 +127,9 @@ class Containers(EngineClient):
             return None if blocks is None else b"".join(blocks)
 
     @contextlib.contextmanager
-    def archive(self, container: str, path: str, limit: Limit = CONTAINER_FILE) -> Iterator[Iterator[bytes] | None]:
+    def archive(
+        self, container: str, path: str, limit: Limit | None = CONTAINER_FILE
+    ) -> Iterator[Iterator[bytes] | None]:
         """As `get_archive`, in blocks. Raises UsageError beyond the limit."""
         # An error of the caller's block is none of the engine: `translated` is around no `yield` to it.
         with translated(where=container):
@@ -144,6 +148,19 @@ class Containers(EngineClient):
         """A container's complete file system as a tar."""
         with translated(where=container):
             yield from self.api.export(container)
+
+    def status(self, container: str, path: str) -> dict[str, Any] | None:
+        """What a path of a container is, without following a link in its last part; None where there is nothing.
+
+        `mode` has the bits of Go's `fs.FileMode`, `linkTarget` the path in the container that a link leads to.
+        """
+        with translated(where=container):
+            url = self.api._url("/containers/{0}/archive", container)
+            answer = self.api._head(url, params={"path": path})
+            if answer.status_code == requests.codes.not_found:
+                return None
+            self.api._raise_for_status(answer)
+            return json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))
 
     def put_archive(self, container: str, folder: str, tar: bytes | IO[bytes]) -> None:
         """Unpack a tar into a folder of a container."""
@@ -183,10 +200,11 @@ class Containers(EngineClient):
             self.api.remove_network(network)
 
 
-def _bounded(stream: IO[bytes], container: str, path: str, limit: Limit) -> Iterator[bytes]:
+def _bounded(stream: IO[bytes], container: str, path: str, limit: Limit | None) -> Iterator[bytes]:
     count = 0
     with translated(where=container):
         while block := stream.read(1 << 16):
             count += len(block)
-            limit.check(count, "bytes to read from a container", f"{container}:{path}")
+            if limit:
+                limit.check(count, "bytes to read from a container", f"{container}:{path}")
             yield block

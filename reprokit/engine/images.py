@@ -1,4 +1,4 @@
-"""Images: look up, pull, push, save, load, import and build."""
+"""Images: look up, pull, push, save, load and import."""
 
 from __future__ import annotations
 
@@ -18,12 +18,6 @@ from reprokit.errors import EngineError, SourceError
 
 _SAVE_BLOCK = 2 << 20
 _REGISTRY_TIMEOUT_S = 20
-# The classic builder fails on an image of its cache that is removed meanwhile. The next attempt finds the steps that
-# were built so far in the cache.
-_VANISHED = re.compile(
-    r'unable to find image "sha256:|failed to get digest sha256:[0-9a-f]{64}: open \S+: no such file'
-)
-_BUILD_ATTEMPTS = 10
 
 
 class Images(EngineClient):
@@ -132,34 +126,6 @@ class Images(EngineClient):
     def remove_image(self, reference: str, force: bool = False) -> None:
         with translated():
             self.api.remove_image(reference, force=force)
-
-    def build(self, context: IO[bytes], **options: Any) -> Generator[dict[str, Any], None, None]:
-        """Build from a tar with the classic builder; yields its events, with an `error` event where it fails.
-
-        A build that fails because another image was removed meanwhile starts again, and so do its events. `options`
-        are docker-py's (`tag`, `buildargs`, `labels`, `network_mode`, `nocache`, `rm`, ...). The proxies of Docker's
-        configuration, which may hold a password, stay out of the build. Closing the iterator stops the build.
-        """
-        answers: list[requests.Response] = []
-        hooks = self.api.hooks["response"]
-        hooks.append(remember := lambda answer, *_, **__: answers.append(answer))
-        try:
-            for attempt in reversed(range(_BUILD_ATTEMPTS)):
-                context.seek(0)
-                with translated():
-                    for event in self.api.build(
-                        fileobj=context, custom_context=True, decode=True, use_config_proxy=False, **options
-                    ):
-                        if attempt and _VANISHED.match(event.get("error", "")):
-                            break
-                        yield event
-                    else:
-                        return
-        finally:
-            # docker-py does not return the response, and the engine keeps building until its connection is closed.
-            hooks.remove(remember)
-            for answer in answers:
-                answer.close()
 
 
 def complete(listed: list[dict[str, Any]], image_id: str) -> bool:

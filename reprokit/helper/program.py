@@ -5,9 +5,13 @@ Its source is `helper.c`; `build.sh` compiles it.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
+from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import EngineError
+from reprokit.tarfiles import tar_of
 
 _ARCHITECTURES = ("amd64", "arm64")
 
@@ -20,3 +24,28 @@ def program(architecture: str) -> Path:
             hint=f"use an engine on {' or '.join(_ARCHITECTURES)}",
         )
     return Path(__file__).parent / f"helper-{architecture}"
+
+
+def helper_image(engine: Engine) -> str:
+    """Load an image that contains only the helper; returns its ID. It is kept: equal bytes are the same image."""
+    architecture = str(engine.version().get("Arch", ""))
+    layer = tar_of({"helper": program(architecture).read_bytes()}, 0o755)
+    configuration = {
+        "architecture": architecture,
+        "os": "linux",
+        "created": "2000-01-01T00:00:00Z",
+        "config": {"Labels": {"org.opencontainers.image.title": "reprokit's helper program"}},
+        "rootfs": {"type": "layers", "diff_ids": [_digest(layer)]},
+        "history": [{"created": "2000-01-01T00:00:00Z", "created_by": "reprokit"}],
+    }
+    config = json.dumps(configuration).encode()
+    # An image without a name would be listed as a leftover, and pruned.
+    name = f"{OWN_IMAGES}/helper:{_digest(config)[7:19]}"
+    manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
+    files = {"layer.tar": layer, "config.json": config, "manifest.json": json.dumps(manifest).encode()}
+    engine.load(iter([tar_of(files)]))
+    return str((engine.image(name) or {}).get("Id", _digest(config)))
+
+
+def _digest(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_hex
 
 from reprokit import paths
 from reprokit.engine import OWN_IMAGES, Engine, labels_of
-from reprokit.engine.listen import listen
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.explain.last import explained
 from reprokit.filelocks import file_lock
-from reprokit.helper.sidecar import Network, closed_network
+from reprokit.helper.container import ADDRESS, listening
 from reprokit.image import build_secrets, made, run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.events import Note
@@ -26,14 +25,13 @@ from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import Rendered, render
 from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
-from reprokit.redact import redact
+from reprokit.redact import masking, redact
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
-from reprokit.supply.serve.secret_site import SecretSite
 from reprokit.supply.store import Store
 
 
@@ -119,16 +117,6 @@ class _Build:
                 str(self.target.path),
                 f"with a network: `reprokit lock {self.target.label}`, then `reprokit fetch {self.target.label}`",
             )
-        if lock and self.options.builder == "buildkit" and not self.options.record:
-            raise UsageError(
-                f"BuildKit cannot build {self.target.label} from its lock: its steps run on the host's network",
-                hint="leave out --builder: the classic builder runs steps in a closed network",
-            )
-        if rendered.secrets and self.options.builder == "buildkit":
-            raise UsageError(
-                f"BuildKit cannot build {self.target.label}: it cannot limit a secret to one step",
-                hint="leave out --builder: the classic builder serves secrets to the steps that name them",
-            )
         if self.options.no_cache or self.engine.image(self.name) is None:
             self.check_secrets(rendered)
         self.mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
@@ -187,17 +175,6 @@ class _Build:
         seconds = time.monotonic() - self.started
         return BuildResult(self.name, image_id, required, False, seconds, state=state)
 
-    @contextmanager
-    def network(self) -> Iterator[Network]:
-        """A closed network, or the host's for BuildKit, which cannot join a container's."""
-        if self.options.builder == "classic":
-            with closed_network(self.engine) as network:
-                yield network
-        else:
-            self.notify("BuildKit runs its steps on the host's network")
-            with listen(self.engine, "127.0.0.1") as listening:
-                yield Network("host", listening, listening.getsockname())
-
     def run(self, inputs: Inputs) -> BuildResult:
         self.notify(f"base {inputs.base.described}")
         if inputs.served.described:
@@ -205,8 +182,7 @@ class _Build:
         recorder = Recorder() if self.options.record else None
         policy = locked(self.target.label) if inputs.lock is not None and recorder is None else pass_all
         with ExitStack() as stack:
-            network = stack.enter_context(self.network())
-            allowed = build_secrets.allowed_now(self.engine, network.name, inputs.rendered)
+            path, listens = stack.enter_context(listening())
             gateway = stack.enter_context(
                 Gateway(
                     self.store,
@@ -214,21 +190,19 @@ class _Build:
                     policy,
                     inputs.base.archives,
                     recorder,
-                    network.listening,
-                    network.address,
-                    secret_site=SecretSite(self.options.secrets, allowed),
+                    listens,
+                    ADDRESS,
+                    mask=masking(value.decode(errors="replace") for value in self.options.secrets.values()),
                 )
             )
             self.traffic(gateway)
             options = replace(self.options, name=self.name)
-            builder = run.BuilderRun(self.engine, self.target, options, inputs, gateway, self.progress, network.name)
-            image_id, written = builder.result()
+            started = run.BuildRun(self.engine, self.target, options, inputs, gateway, path, self.progress)
+            image_id, written = started.result()
             if gateway.refused:
                 self.notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
             lines = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
             found = tuple(map(gateway.hide, lines))
-        # With containerd's store BuildKit returns the configuration's digest, but the engine knows the manifest's.
-        image = self.engine.image(image_id) or self.engine.image(self.name) or {}
-        trust.record(self.engine, str(image.get("Id", image_id)), "built here", "build")
+        trust.record(self.engine, image_id, "built here", "build")
         seconds = time.monotonic() - self.started
-        return BuildResult(self.name, image_id, inputs.hash, True, seconds, builder.log.path, written, found)
+        return BuildResult(self.name, image_id, inputs.hash, True, seconds, started.log.path, written, found)

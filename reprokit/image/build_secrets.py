@@ -1,17 +1,15 @@
 """Build secrets: what the user gives to one build, and which of its steps may read it.
 
-A recipe only names secrets. The gateway serves their values, and only while a step runs that reads them.
+A recipe only names secrets. A step that names one finds its value as a file, which is gone before the next step.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from reprokit import paths
-from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from reprokit.helper.sidecar import joined
 from reprokit.image.render import Rendered
 from reprokit.recipe.fields import SECRET_NAME
 from reprokit.recipe.find import Target
@@ -59,14 +57,9 @@ def _file(name: str, path: str) -> bytes:
         raise UsageError(f"cannot read the secret {name}: {error.strerror}", path) from None
 
 
-def names_of(rendered: Rendered) -> list[str]:
-    """The secrets that the steps of a Dockerfile read."""
-    return sorted({name for _, names in rendered.secrets for name in names})
-
-
 def check_known(target: Target, rendered: Rendered, given: Collection[str]) -> None:
     """Raises UsageError for a secret that no block names."""
-    names = names_of(rendered)
+    names = rendered.secrets
     if unknown := [name for name in given if name not in names]:
         hint = f"it reads {', '.join(names)}" if names else "remove --secret"
         problem = f"no block of {target.label} reads the secret {unknown[0]}{nearest(unknown[0], names)}"
@@ -75,7 +68,7 @@ def check_known(target: Target, rendered: Rendered, given: Collection[str]) -> N
 
 def check_complete(target: Target, rendered: Rendered, given: Collection[str]) -> None:
     """Raises UsageError for a secret that a block names and the user did not give."""
-    if missing := [name for name in names_of(rendered) if name not in given]:
+    if missing := [name for name in rendered.secrets if name not in given]:
         options = " ".join(f"--secret id={name}" for name in missing)
         raise UsageError(
             f"{target.label} needs the secret {', '.join(missing)} to be built",
@@ -83,24 +76,3 @@ def check_complete(target: Target, rendered: Rendered, given: Collection[str]) -
             f"if you trust the recipe: `reprokit build {target.label} {options}` takes it from the environment, "
             "`--secret id=NAME,src=FILE` from a file",
         )
-
-
-def allowed_now(engine: Engine, network: str, rendered: Rendered) -> Callable[[], Collection[str]]:
-    """A function that returns the secrets that the step running in this network may read.
-
-    The engine says which command runs: a step's own output could imitate the builder's. It is the only container of its
-    build's closed network.
-    """
-    steps: dict[str, set[str]] = {}
-    for instruction, names in rendered.secrets:
-        steps.setdefault(instruction.removeprefix("RUN "), set()).update(names)
-
-    def allowed() -> Collection[str]:
-        found = map(engine.container, joined(engine, network))
-        running = [each for each in found if each and each["State"]["Running"]]
-        if len(running) != 1:
-            return ()
-        command = running[0]["Config"].get("Cmd") or [""]
-        return steps.get(" ".join(command[-1].split()), ())
-
-    return allowed

@@ -11,7 +11,7 @@ from typing import Any
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.entries import full_id
-from reprokit.image.made import MadeEntry, above, entries, names_of
+from reprokit.image.made import STEPS, MadeEntry, above, entries, names_of
 from reprokit.recipe import find
 from reprokit.recipe.load import load_file
 
@@ -102,6 +102,8 @@ class _Known:
         repository, _, tag = name.rpartition(":")
         if repository == SNAPSHOTS:
             return "" if tag.removesuffix(".next") in self._containers else "files of a container that is gone"
+        if repository == STEPS:
+            return "" if entry.build in self._cached else f"left by an earlier build of {entry.owner}"
         if repository == f"{OWN_IMAGES}/stage":
             return "left by an interrupted build of a base"
         if repository == f"{OWN_IMAGES}/base":

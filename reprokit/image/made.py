@@ -6,27 +6,28 @@ Labels and names do not count: anyone can give them to an image.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from reprokit.engine import Engine
+from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
 from reprokit.image import trust
 from reprokit.image.entries import EntryList, engine_name, full_id, now
 from reprokit.recipe.find import Target
 
+# The names of committed steps: an image without one is listed as a leftover, and pruned.
+STEPS = f"{OWN_IMAGES}/step"
 Role = Literal["image", "step", "failed", "base", "stage", "snapshot"]
-# The builder's output names images by the first 12 digits.
-_SHORT = 12
 
 
 @dataclass(frozen=True)
 class MadeEntry:
     """`owner` is the `recipe:variant` or the container that it was made for, `recipe` that recipe's file.
 
-    Steps of one build have the same `build`; a step that later builds use has that of the last one.
+    Steps of one build have the same `build`; a step that later builds use has that of the last one. `key` is of
+    everything that a step's result depends on.
     """
 
     id: str
@@ -36,6 +37,7 @@ class MadeEntry:
     time: str
     recipe: str = ""
     build: str = ""
+    key: str = ""
 
 
 _LIST = EntryList("made.json", MadeEntry, "images that reprokit made")
@@ -61,58 +63,54 @@ def record(engine: Engine, image_id: str, role: Role, owner: str) -> None:
         found[full_id(image_id)] = MadeEntry(full_id(image_id), role, owner, engine_name(engine), now())
 
 
-@dataclass(frozen=True)
-class BuildSteps:
-    """What a builder named as its steps. A step's own output can name others, so `record` believes none of it.
+class Steps:
+    """The steps that builds committed, by their keys: of this build, and those of earlier ones that it uses.
 
-    `states` are IDs or their beginnings; `started` is the Unix time of the build's start.
+    Only what reprokit itself recorded counts, as anyone can name an image.
     """
 
-    target: Target
-    base_id: str
-    states: Collection[str]
-    started: float
+    def __init__(self, engine: Engine, target: Target) -> None:
+        self._engine, self._target, self._build = engine, target, f"{time.time_ns()}"
+        self._known = {entry.key: entry.id for entry in entries(engine).values() if entry.key}
+        self._used: set[str] = set()
+        self._new: list[str] = []
 
-    def record(self, engine: Engine, image_id: str = "") -> None:
-        """Record the build's image and its steps: those that reprokit made earlier, and new ones on the same base."""
-        build = f"{time.time_ns()}"
-        named = {state[:_SHORT] for state in self.states}
-        listed = {full_id(image["Id"]): image for image in engine.images([], steps=True)}
-        parents = {one: full_id(image["ParentId"]) for one, image in listed.items() if image.get("ParentId")}
-        with _LIST.changing(engine) as found:
-            for one, image in listed.items():
-                if one == full_id(image_id):
-                    role: Role = "image"
-                elif one.removeprefix("sha256:")[:_SHORT] not in named:
-                    continue
-                elif one in found:
-                    role = found[one].role
-                elif image["Created"] >= int(self.started) and full_id(self.base_id) in above(one, parents):
-                    role = "step"
-                else:
-                    continue
-                entry = found.get(one) or MadeEntry(one, role, "", engine_name(engine), now())
-                path = str(self.target.path.absolute())
-                found[one] = replace(entry, role=role, owner=self.target.label, time=now(), recipe=path, build=build)
+    def find(self, key: str) -> str:
+        """The ID of the image of a step, "" where there is none."""
+        image = self._known.get(key, "")
+        if image and self._engine.image(image) is None:
+            del self._known[key]
+            return ""
+        if image:
+            self._used.add(image)
+        return image
 
-    def drop(self, engine: Engine) -> None:
-        """Remove the recorded steps of this build, as far as no image needs them, so that no later build uses them."""
-        named = {state[:_SHORT] for state in self.states}
-        with suppress(ReprokitError):
-            known = entries(engine)
-            listed = {full_id(image["Id"]): image for image in engine.images([], steps=True)}
-            parents = {one: full_id(image["ParentId"]) for one, image in listed.items() if image.get("ParentId")}
-            mine = [
-                one
-                for one, image in listed.items()
-                if one.removeprefix("sha256:")[:_SHORT] in named
-                and image["Created"] >= int(self.started)
-                and one in known
-                and known[one].role == "step"
-            ]
-            for one in sorted(mine, key=lambda one: len([*above(one, parents)]), reverse=True):
-                with suppress(ReprokitError):
-                    engine.remove_image(one)
+    def keep(self, key: str, image: str) -> None:
+        """Record a step's image, which was just committed. Raises EngineError."""
+        image = full_id(image)
+        self._known[key] = image
+        self._used.add(image)
+        self._new.append(image)
+        with _LIST.changing(self._engine) as found:
+            found[image] = self._entry(image, "step", key)
+
+    def finish(self, image_id: str = "") -> None:
+        """Record what this build used, and its image. Raises EngineError."""
+        with _LIST.changing(self._engine) as found:
+            for one in self._used & found.keys():
+                found[one] = replace(self._entry(one, "step", found[one].key), role=found[one].role)
+            if image_id:
+                found[full_id(image_id)] = self._entry(full_id(image_id), "image", "")
+
+    def drop(self) -> None:
+        """Remove the steps that this build committed, so that no later build uses them."""
+        for image in reversed(self._new):
+            with suppress(ReprokitError):
+                self._engine.remove_image(image, force=True)
+
+    def _entry(self, image: str, role: Role, key: str) -> MadeEntry:
+        path = str(self._target.path.absolute())
+        return MadeEntry(image, role, self._target.label, engine_name(self._engine), now(), path, self._build, key)
 
 
 def above(image_id: str, parents: dict[str, str]) -> Iterable[str]:

@@ -25,11 +25,13 @@ from reprokit.recipe.find import Target
 from reprokit.supply.kinds.apt.install import AptInstall
 from reprokit.supply.kinds.kind import argument
 from reprokit.supply.lock.model import KINDS, VariantLock
-from reprokit.supply.serve.secret_site import SecretSite
 from reprokit.supply.store import key_of
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+
+_READS = "REPROKIT_SECRETS=/run/secrets"  # in images/secrets.j2
 
 
 @dataclass(frozen=True)
@@ -37,15 +39,15 @@ class Rendered:
     """A Dockerfile, and the block of each of its lines.
 
     `spans` are `(first line, last line, block)`, 1-based and without gaps; `installs` are the calls of apt in order.
-    `context` are the files that it copies, by their paths in the build context. `secrets` are the RUN instructions that
-    read secrets, as `instructions` writes them, and the names of these.
+    `context` are the files that it copies, by their paths in the build context. `secrets` are the names of those that
+    its steps read.
     """
 
     dockerfile: str
     spans: tuple[tuple[int, int, str], ...]
     installs: tuple[AptInstall, ...] = ()
     context: tuple[tuple[str, bytes], ...] = ()
-    secrets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    secrets: tuple[str, ...] = ()
 
     @property
     def digest(self) -> str:
@@ -72,12 +74,8 @@ class Rendered:
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        """The line of each instruction: `steps[n - 1]` is the classic builder's `Step n/12`."""
+        """The line of each instruction."""
         return tuple(instruction_lines(self.dockerfile))
-
-    def block_of_step(self, step: int) -> str:
-        """The block of the classic builder's `Step STEP/...`."""
-        return self.block_at(self.steps[step - 1])
 
 
 def instruction_lines(dockerfile: str) -> list[int]:
@@ -90,17 +88,6 @@ def instruction_lines(dockerfile: str) -> list[int]:
         if not continued:
             found.append(number)
         continued = line.rstrip().endswith("\\")
-    return found
-
-
-def instructions(dockerfile: str) -> list[str]:
-    """The instructions of a Dockerfile, each on one line, with single spaces and without comments."""
-    lines, starts = dockerfile.split("\n"), instruction_lines(dockerfile)
-    found = []
-    for start, end in zip(starts, [*(after - 1 for after in starts[1:]), len(lines)], strict=False):
-        own = [line for line in lines[start - 1 : end] if not line.lstrip().startswith("#")]
-        kept = [line.rstrip().removesuffix("\\") for line in own]
-        found.append(" ".join(" ".join(kept).split()))
     return found
 
 
@@ -124,7 +111,7 @@ class _Dockerfile:
         self.of_base: tuple[str, ...] = ()
         self.of_image: tuple[str, ...] = ()
         self.stages: list[str] = []  # that a COPY can name
-        self.secrets: list[tuple[str, tuple[str, ...]]] = []
+        self.secrets: list[tuple[str, str]] = []  # block and name
 
     def render(self) -> Rendered:
         """Parts follow each other in the recipe's order: recipes with equal first blocks share these layers."""
@@ -153,7 +140,8 @@ class _Dockerfile:
                 self.parts.append((use.spec.name, late))
         self.parts.append(("env", _tail(self.target)))
         self.check_secrets()
-        return _joined(self.parts, tuple(self.installs), patch_files(self.target), tuple(self.secrets))
+        secrets = tuple(sorted({name for _, name in self.secrets}))
+        return _joined(self.parts, tuple(self.installs), patch_files(self.target), secrets)
 
     def part(self, part: str, use: Use, before: list[str]) -> str:
         """The `build`, `final` or `late` part of a block; "" if it has none."""
@@ -171,8 +159,8 @@ class _Dockerfile:
                 return ""
             text = "".join(template.blocks[part](template.new_context({**facts, "installs": asked})))
         if use.secrets:
-            steps = [each for each in instructions(text) if each.startswith("RUN ")]
-            self.secrets += [(each, use.secrets) for each in steps if f"//{SecretSite.host}/" in each]
+            text, reads = _with_mounts(text, use.secrets)
+            self.secrets += [(use.spec.name, name) for name in use.secrets if reads]
         # Where the commands run: in the stage of the block, or in the image if it has none.
         if text and use.spec.build_args and (part == "build" or use.stage not in self.stages):
             text = _arguments(self.target) + text
@@ -187,11 +175,21 @@ class _Dockerfile:
 
     def check_secrets(self) -> None:
         """Raises UsageError for an own block that names a secret and does not read it."""
-        read = {name for _, names in self.secrets for name in names}
         for use in self.uses:
-            if missing := [name for name in use.secrets if name not in read]:
+            if missing := [name for name in use.secrets if (use.spec.name, name) not in self.secrets]:
                 hint = 'write {% include "secrets.j2" %} after {% include "expect.j2" %} in its RUN'
                 raise UsageError(f"block {use.spec.name} names the secret {missing[0]} and reads none", hint=hint)
+
+
+def _with_mounts(text: str, secrets: Sequence[str]) -> tuple[str, bool]:
+    """A block's text, in which each RUN that includes secrets.j2 mounts them, and whether there is one."""
+    lines, reads = text.split("\n"), False
+    starts = instruction_lines(text)
+    for start, end in zip(starts, [*starts[1:], len(lines) + 1], strict=False):
+        if lines[start - 1].startswith("RUN ") and any(_READS in line for line in lines[start - 1 : end - 1]):
+            mounts = "".join(f" --mount=type=secret,id={quoting.word(name)},required=true" for name in secrets)
+            lines[start - 1], reads = f"RUN{mounts}{lines[start - 1][3:]}", True
+    return "\n".join(lines), reads
 
 
 def _head(target: Target) -> str:
@@ -218,7 +216,7 @@ def _joined(
     parts: list[tuple[str, str]],
     installs: tuple[AptInstall, ...],
     context: tuple[tuple[str, bytes], ...],
-    secrets: tuple[tuple[str, tuple[str, ...]], ...],
+    secrets: tuple[str, ...],
 ) -> Rendered:
     text, line = "", 1
     spans: list[tuple[int, int, str]] = []

@@ -1,11 +1,10 @@
-"""One run of a builder: its events go to the log, to the display, and to the explanation of a failure."""
+"""One run of the executor: its events go to the log, to the display, and to the explanation of a failure."""
 
 from __future__ import annotations
 
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,23 +20,24 @@ from reprokit.formatting import binary_size
 from reprokit.host import disk
 from reprokit.host.kills import KernelWatch
 from reprokit.host.machine import fitting_jobs
-from reprokit.image.buildkit import BuildKit
-from reprokit.image.classic import Classic, keep_last_good
-from reprokit.image.events import BuildPlan, BuildStep, Built, Event, Failed, Note, OutputLine
+from reprokit.image import made, trust
+from reprokit.image.copying import file_trees
+from reprokit.image.dockerfile import parse
+from reprokit.image.events import BuildStep, Event, Failed, Note, OutputLine
+from reprokit.image.executor import Executor, Plan, StepFailed
 from reprokit.image.failure import build_error
 from reprokit.image.inputs import Inputs
-from reprokit.image.labels import labels
-from reprokit.image.made import BuildSteps
+from reprokit.image.labels import DOCKERFILE, INPUTS, failed_name, labels
 from reprokit.image.record import Log, write_record
+from reprokit.image.shell import without_step
+from reprokit.oci.model import digest_of
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
+from reprokit.supply.store import key_of
 
 OnEvent = Callable[[Event], None]
-# Of the classic builder, and of BuildKit.
-_EXIT_CODE = re.compile(r"(?:returned a non-zero code|exit code): (\d+)\s*$")
 # How compilers, shells and Python report a process that was killed.
 _KILLED = re.compile(rb"(?i)\bkilled\b|signal 9|SIGKILL|status -9")
-BUILDERS: dict[str, type[Classic | BuildKit]] = {"classic": Classic, "buildkit": BuildKit}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +50,6 @@ class BuildOptions:
     values by name.
     """
 
-    builder: str = "classic"
     no_cache: bool = False
     keep_failed: bool = False
     offline: bool = False
@@ -64,13 +63,6 @@ class BuildOptions:
 
 def check_options(options: BuildOptions) -> None:
     """Raises UsageError if options exclude each other."""
-    if options.builder not in BUILDERS:
-        raise UsageError(f"unknown builder {options.builder!r}", hint=f"builders: {', '.join(BUILDERS)}")
-    if options.keep_failed and options.builder != "classic":
-        raise UsageError(
-            "--keep-failed needs the classic builder: BuildKit makes no image of a failed build",
-            hint="leave out --builder, or use --builder classic",
-        )
     if options.offline and (options.drift or options.record):
         other = "--drift" if options.drift else "--record"
         raise UsageError(f"--offline cannot be combined with {other}, which needs a network")
@@ -94,39 +86,37 @@ def check_host(engine: Engine, target: Target, notify: Notify) -> None:
 
 
 @dataclass
-class BuilderRun:
-    """One build by one builder."""
+class BuildRun:
+    """One build; `gateway_socket` is the path at which its steps reach the gateway."""
 
     engine: Engine
     target: Target
     options: BuildOptions
     inputs: Inputs
     gateway: Gateway
+    gateway_socket: Path
     progress: OnEvent
-    network: str = "host"
 
     def __post_init__(self) -> None:
         self.log = Log(self.target)
-        self.outputs: dict[int, OutputRecording] = {}
-        self.step = 0
-        self.started = time.time()
+        self.output = OutputRecording()  # the current step's
         self.kernel = KernelWatch()
         self.labels = labels(self.target, self.inputs, self.options.forced)
-        self.builder = BUILDERS[self.options.builder](self.engine)
+        self.steps = made.Steps(self.engine, self.target)
 
     def result(self) -> tuple[str, Path]:
         """Build; returns the image's ID and the record. In any case the log is closed and the record written."""
         self.progress(Note(f"log {self.log.path}"))
         self.log.line(f"# {self.target.label}, inputs {self.inputs.hash}, base {self.inputs.base.described}")
-        result: dict[str, Any] = {"builder": self.options.builder, "result": "interrupted"}
+        result: dict[str, Any] = {"result": "interrupted"}
         image_id = ""
         try:
             with self.kernel:
-                end = self._last_event()
-                if isinstance(end, Failed):
-                    result |= {"block": end.block, "step": end.step}
-                    raise self._failure(end)
-            image_id = end.image_id
+                try:
+                    image_id = Executor(self.engine, self._plan(), self.steps, self._report).result()
+                except StepFailed as failure:
+                    result |= {"block": failure.block, "step": failure.step}
+                    raise self._failure(failure) from None
             result |= {"result": "built", "image": image_id}
         except ReprokitError as error:
             result |= {"result": "failed", "message": error.message}
@@ -135,86 +125,94 @@ class BuilderRun:
             self.log.line(f"# {result['result']}")
             self.log.close()
             record = write_record(self.target, self.inputs, self.gateway, self.log, result)
-            self._record_steps(image_id)
+            with suppress(ReprokitError):  # the build's own error is the one to report
+                self.steps.finish(image_id)
             if self.options.record:
-                self._steps.drop(self.engine)
+                self.steps.drop()
         return image_id, record
 
-    def _record_steps(self, image_id: str = "") -> None:
-        with suppress(ReprokitError):  # the build's own error is the one to report
-            self._steps.record(self.engine, image_id)
-
-    @property
-    def _steps(self) -> BuildSteps:
-        return BuildSteps(self.target, self.inputs.base.image_id, self.builder.states, self.started)
-
-    def _last_event(self) -> Built | Failed:
-        plan = BuildPlan(
+    def _plan(self) -> Plan:
+        rendered, base = self.inputs.rendered, self.inputs.base
+        failed = {key: value for key, value in self.labels.items() if key not in (INPUTS, DOCKERFILE)}
+        return Plan(
             name=self.options.name,
-            rendered=self.inputs.rendered,
-            base_id=self.inputs.base.image_id,
-            base_name=self.inputs.base.name,
+            dockerfile=parse(rendered.dockerfile),
+            block_of=rendered.block_at,
+            base_of=lambda reference: base.image_id,
+            files=file_trees(dict(rendered.context)),
+            files_key=key_of({path: digest_of(content) for path, content in rendered.context}),
             arguments=self.inputs.arguments,
             proxies=self.gateway.build_arguments(),
             labels=self.labels,
+            settings=self._limits(),
+            secrets=self.options.secrets,
+            gateway=self.gateway_socket,
             no_cache=self.options.no_cache,
-            network=self.network,
+            keep_failed=failed_name(self.target.label) if self.options.keep_failed else "",
+            failed_labels=failed,
         )
-        events = self.builder.run(plan)
-        try:
-            for event in events:
-                if isinstance(event, Built | Failed):
-                    return event
-                self._report(event)
-        finally:
-            events.close()
-        raise EngineError("the build ended without a result", plan.name)
+
+    def _limits(self) -> dict[str, Any]:
+        """No more processors than the free memory has room for compilers: ninja, make and nproc count them.
+
+        Raises UsageError if the variable MAX_JOBS is no number.
+        """
+        processors = sorted(os.sched_getaffinity(0))
+        jobs = jobs_of(os.environ.get("MAX_JOBS", ""), len(processors))
+        if jobs >= len(processors) or not self.engine.info().get("CPUSet"):
+            return {}
+        text = f"building with {jobs} of {len(processors)} processors, as many compilers as fit into the memory"
+        self.progress(Note(text))
+        return {"CpusetCpus": ",".join(map(str, processors[:jobs]))}
 
     def _report(self, event: Event) -> None:
         if isinstance(event, OutputLine):
             event = OutputLine(self.gateway.hide(event.line))
-            self._output.write(f"{event.line}\n".encode("utf-8", "replace"))
+            self.output.write(f"{event.line}\n".encode("utf-8", "replace"))
             self.log.output(event.line)
         elif isinstance(event, BuildStep):
-            self.step = event.number
-            if self.options.builder == "classic":  # one step after the other: the output of earlier ones is not needed
-                self.outputs.clear()
-            self.log.line(f"[{event.number}/{event.total}] {event.block}: {event.text}")
+            self.output = OutputRecording()
+            self.log.line(f"[{event.number}/{event.total}] {event.block}: {without_step(event.text)}")
         self.progress(event)
 
-    @property
-    def _output(self) -> OutputRecording:
-        """The current step's: BuildKit mixes the output of several stages."""
-        return self.outputs.setdefault(self.step, OutputRecording())
-
-    def _failure(self, end: Failed) -> ReprokitError:
-        message = self.gateway.hide(end.message)
+    def _failure(self, failure: StepFailed) -> ReprokitError:
+        step = without_step(self.gateway.hide(failure.step))
+        end = Failed(failure.block, " ".join(step.split()), failure.message)
         if self.log.cut:
             self.log.line("# beginning and end of the failed step's output:")
-            self.log.line(self._output.content().decode("utf-8", "replace"))
-        self.log.line(message)
+            self.log.line(self.output.content().decode("utf-8", "replace"))
+        self.log.line(end.message)
         subject = Subject(self.target, end.block)
-        causes = causes_of(self._output, self._facts(message), subject)
-        error = build_error(self.target, end, message, causes, self.gateway, self._output.content())
+        causes = causes_of(self.output, self._facts(failure.code), subject)
+        error = build_error(self.target, end, end.message, causes, self.gateway, self.output.content())
         hints = [error.hint, f"{'log, without all output' if self.log.cut else 'complete log'}: {self.log.path}"]
-        if self.options.keep_failed:
-            self._record_steps()
-            hints.append(keep_last_good(self.engine, self.target, end, self.inputs.base.image_id, self.labels))
+        if failure.kept:
+            trust.record(self.engine, failure.kept, "built here", "build --keep-failed")
+            made.record(self.engine, failure.kept, "failed", self.target.label)
+            name = failed_name(self.target.label)
+            hints.append(f"what the failed step left is kept as {name}: `reprokit shell {self.target.label} --failed`")
         error.hint = "\n      ".join(hint for hint in hints if hint)
         error.explanation, error.causes, error.log_kept = shown(causes, subject), tuple(causes), True
         return error
 
-    def _facts(self, message: str) -> list[str]:
+    def _facts(self, code: int) -> list[str]:
         """Lines about what the failed step's output does not say."""
         facts = [f"reprokit gateway: undeclared download: {name}" for name in sorted(self.gateway.refused)]
-        match = _EXIT_CODE.search(message)
-        if match is None:
-            return [*facts, message]
-        code = int(match[1])
         killed, largest = self.kernel.killed()
         # Another program of this machine may have been killed meanwhile.
-        if killed and (code == 128 + signal.SIGKILL or _KILLED.search(self._output.content())):
+        if killed and (code == 128 + signal.SIGKILL or _KILLED.search(self.output.content())):
             jobs = fitting_jobs(os.cpu_count() or 1, largest)
             text = f"reprokit: out of memory during the build: the kernel killed {killed}; MAX_JOBS={jobs} fits"
             return [*facts, text]
         return [*facts, *self.kernel.signal_facts(code)]
+
+
+def jobs_of(requested: str, processors: int) -> int:
+    """Compilers at once: as the user's MAX_JOBS says, else as many as fit into the free memory."""
+    if not requested:
+        return fitting_jobs(processors)
+    if not re.fullmatch(r"[1-9]\d{0,3}", requested):
+        raise UsageError(
+            f"MAX_JOBS is {requested!r}, which is not a number of processes", hint="MAX_JOBS=2, or unset it"
+        )
+    return min(int(requested), processors)

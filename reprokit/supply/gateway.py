@@ -17,7 +17,7 @@ import secrets
 import socket
 import threading
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -34,13 +34,14 @@ from reprokit.supply.kinds.kind import InputServer
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.policy import Policy, Recorder, pass_all
 from reprokit.supply.serve import forward, server, tunnel
-from reprokit.supply.serve.secret_site import SecretSite
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
 _STALL_S = 60
+# What steps reach without a proxy: a server that a step itself starts, such as a test's.
+LOCAL = "localhost,127.0.0.1,::1"
 _BLOCK = 1 << 16
 
 
@@ -50,7 +51,7 @@ class Gateway:
 
     `archives` are hosts of the distribution's archive, which the host's own mirrors may replace. `recorder` records
     every file that passes over plain HTTP. Containers that connect to `address` arrive at `listening`: a port of
-    127.0.0.1 unless given. `own` replaces the hosts of the user's configuration. `secret_site` has its secrets.
+    127.0.0.1 unless given. `own` replaces the hosts of the user's configuration. `mask` hides a build's secrets.
     `failure` is the last error of making a file that a build asked for.
     """
 
@@ -62,7 +63,7 @@ class Gateway:
     listening: socket.socket | None = None
     address: tuple[str, int] | None = None
     own: Own | None = None
-    secret_site: SecretSite | None = None
+    mask: Callable[[str], str] = str
     hosts: Counter[str] = field(default_factory=Counter)
     missing: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -79,8 +80,6 @@ class Gateway:
         for each in self.inputs.servers.values():
             each.prepare(self.store, Path(self._scratch.name))
             self._sets.setdefault(each.host, {})[each.key] = each
-        if self.secret_site:
-            self._sets[self.secret_site.host] = {self.secret_site.key: self.secret_site}
         self.mirrors = Mirrors(self.store)
         # The user's own hosts are looked up only when needed: that runs pip, which takes longer than most requests.
         self.client = Client(Settings(stall_s=_STALL_S, proxy=self.proxy, lost=self.store.lost), named=self.named)
@@ -106,13 +105,12 @@ class Gateway:
 
     def hide(self, text: str) -> str:
         """`text` without the gateway's password and the build's secrets."""
-        text = text.replace(self._token, "***")
-        return self.secret_site.mask(text) if self.secret_site else text
+        return self.mask(text.replace(self._token, "***"))
 
     def build_arguments(self) -> dict[str, str]:
         """The predefined arguments of a build, in both spellings, as tools differ."""
         proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        return {**dict.fromkeys(proxies, self.url), "no_proxy": "", "NO_PROXY": ""}
+        return {**dict.fromkeys(proxies, self.url), **dict.fromkeys(("no_proxy", "NO_PROXY"), LOCAL)}
 
     def allows(self, authorization: str | None) -> bool:
         expected = "Basic " + base64.b64encode(f"reprokit:{self._token}".encode()).decode()

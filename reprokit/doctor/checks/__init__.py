@@ -1,7 +1,6 @@
 """All checks, in the order of their reports. A check is a module here with a function `find`."""
 
 from reprokit.doctor.checks import (
-    builder,
     certificates,
     clock,
     command,
@@ -30,7 +29,7 @@ from reprokit.doctor.checks import (
 from reprokit.doctor.examine import Check
 
 CHECKS: tuple[Check, ...] = (
-    *(recipe, engine, storage, isolation, builder, registry),
+    *(recipe, engine, storage, isolation, registry),
     *(gpu, gpu_driver, gpu_health, gpu_toolkit, gpu_container),
     *(memory, disk, cpu, kernel, nesting, clock, locale, ulimits, command),
     *(dns, proxies, certificates, mirrors, ssh_agent),

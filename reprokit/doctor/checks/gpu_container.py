@@ -16,7 +16,7 @@ from reprokit.doctor.findings import error, info, unknown
 from reprokit.doctor.shell import clipped
 from reprokit.engine import LABEL, OWN_IMAGES, Engine
 from reprokit.errors import EngineError, ReprokitError
-from reprokit.helper.sidecar import helper_image
+from reprokit.helper.program import helper_image
 
 ROLE = f"{LABEL}.doctor"
 _RUN_S = 4.0

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import secrets
 import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NoReturn
 
-from reprokit.engine.stream import CommandStream
-from reprokit.errors import SourceError
-from reprokit.helper.sidecar import closed_network
+from reprokit.errors import EngineError, SourceError
+from reprokit.helper.container import ADDRESS, PATH, BuildContainer, Command, build_container, listening
 from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.install import is_vendors
@@ -39,6 +36,7 @@ WITHOUT_VENDOR = (
     '[ ! -e "$list" ] || : > "$list"; done'
 )
 _TRIES = 3
+_ERRORS = "/tmp/errors"
 
 
 @dataclass(frozen=True)
@@ -61,26 +59,15 @@ class BaseApt:
         self.engine, self.base, self.store, self.notify = tools.engine, tools.base(), tools.store, tools.notify
         self._stack = ExitStack()
         self._is_late = False
-        self._stream: CommandStream | None = None
 
     def __enter__(self) -> BaseApt:
         with ExitStack() as stack:
-            network = stack.enter_context(closed_network(self.engine))
-            gateway = Gateway(
-                self.store,
-                ServedSet(),
-                archives=self.base.archives,
-                listening=network.listening,
-                address=network.address,
-            )
+            socket, listens = stack.enter_context(listening())
+            gateway = Gateway(self.store, ServedSet(), archives=self.base.archives, listening=listens, address=ADDRESS)
             self._gateway = stack.enter_context(gateway)
-            self.name = f"reprokit-resolve-{secrets.token_hex(4)}"
-            host = {"NetworkMode": network.name, "AutoRemove": True}
-            # The container of a killed process ends by itself, and never while this one removes it.
-            command = {"Entrypoint": ["sleep"], "Cmd": [str(APT_SECONDS.most + 60)], "User": "0:0"}
-            self.engine.create_container(self.name, {"Image": self.base.image_id, **command, "HostConfig": host})
-            stack.callback(self.engine.remove, self.name, force=True)
-            self.engine.start(self.name)
+            self._container: BuildContainer = stack.enter_context(
+                build_container(self.engine, self.base.image_id, socket)
+            )
             # Each program here is the base's, and may be a stranger's that never ends.
             late = threading.Timer(APT_SECONDS.most, self._end_late)
             late.daemon = True
@@ -99,28 +86,31 @@ class BaseApt:
     def ask(self, command: Sequence[str]) -> CommandResult:
         """Run a command as root. Raises SourceError for more output, or time of the container, than limits allow."""
         environment = {**self._gateway.build_arguments(), "APT_CONFIG": "/tmp/apt.conf", "LC_ALL": "C.UTF-8"}
-        environment["DEBIAN_FRONTEND"] = "noninteractive"
-        output, errors = bytearray(), bytearray()
-        started = self.engine.exec_create(self.name, list(command), environment=environment, user="0:0")
-        with contextlib.closing(self.engine.exec_attach(started)) as stream:
-            self._stream = stream
-            for is_error, data in () if self._is_late else stream.frames():
-                (errors if is_error else output).extend(data)
-                if len(output) + len(errors) > PROGRAM_OUTPUT.most:
-                    self._refuse(f"prints more than {PROGRAM_OUTPUT.most >> 20} MiB", PROGRAM_OUTPUT.hint)
-        if self._is_late:
-            self._refuse(f"takes more than {APT_SECONDS.most} s", APT_SECONDS.hint)
-        code = self.engine.exec_exit_code(started)
+        environment |= {"DEBIAN_FRONTEND": "noninteractive", "PATH": PATH, "HOME": "/root"}
+        output = bytearray()
+
+        def collect(data: bytes) -> None:
+            output.extend(data)
+            if len(output) > PROGRAM_OUTPUT.most:
+                self._refuse(f"prints more than {PROGRAM_OUTPUT.most >> 20} MiB", PROGRAM_OUTPUT.hint)
+
+        try:
+            separate = ["/bin/sh", "-c", f'exec "$@" 2>{_ERRORS}', "sh", *command]
+            code = self._container.run(Command(separate, environment), collect)
+            errors = self._container.read(_ERRORS) or b""
+        except EngineError:
+            if self._is_late:
+                self._refuse(f"takes more than {APT_SECONDS.most} s", APT_SECONDS.hint)
+            raise
         texts = (part.decode("utf-8", "replace") for part in (output, errors))
-        return CommandResult(1 if code is None else code, *(redact(text) for text in texts))
+        return CommandResult(code, *(redact(text) for text in texts))
 
     def _refuse(self, what: str, hint: str) -> NoReturn:
         raise SourceError(f"the package manager of {self.base.reference} {what}", hint=hint)
 
     def _end_late(self) -> None:
         self._is_late = True
-        if self._stream:
-            self._stream.abort()
+        self._container.abort()
 
     def update(self) -> None:
         """Download today's package lists. Raises SourceError."""

@@ -1,0 +1,230 @@
+"""COPY and ADD: which paths of a stage or of the build context become which paths of the image.
+
+As BuildKit copies (github.com/tonistiigi/fsutil, copy/copy.go): owners of the context become root, those of stages
+stay; a folder's content goes into the target, a file to the target or into it.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import stat
+import tarfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from secrets import token_hex
+
+from reprokit.engine import Engine
+from reprokit.errors import EngineError, ReprokitError, UsageError
+from reprokit.helper.container import NAME, BuildContainer, Entry
+from reprokit.image.dockerfile import Copy
+from reprokit.untrusted import tar
+
+# Of folders that no source has, as in images/step.j2: 2000-01-01.
+EPOCH = 946684800
+_WILD = re.compile(r"[*?\[]")
+_DIR, _LINK = 1 << 31, 1 << 27  # of Go's fs.FileMode
+_MOST_LINKS = 40
+_TYPES = {
+    tarfile.DIRTYPE: stat.S_IFDIR,
+    tarfile.SYMTYPE: stat.S_IFLNK,
+    tarfile.CHRTYPE: stat.S_IFCHR,
+    tarfile.BLKTYPE: stat.S_IFBLK,
+    tarfile.FIFOTYPE: stat.S_IFIFO,
+}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One source: `entries` have paths below `name`, the last part of its path, or equal to it."""
+
+    name: str
+    is_folder: bool
+    entries: Iterator[Entry]
+
+
+Trees = Callable[[str], Iterator[Tree]]
+"""The sources that a word of COPY names, with its wildcards: none where it names nothing."""
+
+
+@contextmanager
+def image_trees(engine: Engine, image: str) -> Iterator[Trees]:
+    """The files of an image, through a container that never starts."""
+    name = f"{NAME}source-{token_hex(6)}"
+    engine.create_container(name, {"Image": image, "Entrypoint": ["/"], "HostConfig": {"NetworkMode": "none"}})
+    try:
+        yield lambda source: _image_trees(engine, name, source)
+    finally:
+        with suppress(ReprokitError):
+            engine.remove(name, force=True)
+
+
+def _image_trees(engine: Engine, container: str, source: str) -> Iterator[Tree]:
+    path = posixpath.normpath(posixpath.join("/", source))
+    wild = _WILD.search(path)
+    if wild is None:
+        if (found := _resolved(engine, container, path)) is not None:
+            yield _tree(engine, container, *found)
+        return
+    fixed = posixpath.dirname(path[: wild.start()]) or "/"
+    names = []
+    with engine.archive(container, fixed, None) as blocks:
+        for member in tar.members(tar.Stream(blocks or ()), fixed) if blocks else ():
+            names.append(posixpath.normpath(posixpath.join(posixpath.dirname(fixed), member.name)))
+    for each in sorted(names):
+        if matches(each, path) and (found := _resolved(engine, container, each)) is not None:
+            yield _tree(engine, container, *found)
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Whether a pattern names a path: wildcards do not cross `/` (Go's filepath.Match)."""
+    parts, wanted = path.split("/"), pattern.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+
+
+def _resolved(engine: Engine, container: str, path: str) -> tuple[str, bool] | None:
+    """The path at the end of links, and whether it is a folder."""
+    for _ in range(_MOST_LINKS):
+        found = engine.status(container, path)
+        if found is None:
+            return None
+        if not found["mode"] & _LINK:
+            return path, bool(found["mode"] & _DIR)
+        path = str(found["linkTarget"])
+    return None
+
+
+def _tree(engine: Engine, container: str, path: str, is_folder: bool) -> Tree:
+    name = posixpath.basename(path) or "/"
+    return Tree(name, is_folder, _archived(engine, container, path))
+
+
+def _archived(engine: Engine, container: str, path: str) -> Iterator[Entry]:
+    top = posixpath.basename(path)
+    try:
+        with engine.archive(container, path, None) as blocks:
+            if blocks is None:
+                return
+            stream = tar.Stream(blocks)
+            for member in tar.members(stream, path):
+                yield _entry(member, stream, top)
+    except (tarfile.TarError, EOFError) as error:
+        raise EngineError(f"the engine's archive of {path} cannot be read: {error}", container) from None
+
+
+def _entry(member: tarfile.TarInfo, stream: tar.Stream, top: str) -> Entry:
+    """A member with its path below the source's last part."""
+    records = member.pax_headers
+    prefix = "SCHILY.xattr."
+    return Entry(
+        _below(member.name, top),
+        _TYPES.get(member.type, stat.S_IFREG),
+        member.mode & 0o7777,
+        member.uid,
+        member.gid,
+        int(Decimal(records.get("mtime", str(int(member.mtime)))) * 10**9),
+        _below(member.linkname, top) if member.islnk() else member.linkname,
+        member.islnk(),
+        (member.devmajor, member.devminor) if member.ischr() or member.isblk() else (0, 0),
+        {
+            key.removeprefix(prefix): value.encode("utf-8", "surrogateescape")
+            for key, value in records.items()
+            if key.startswith(prefix)
+        },
+        stream.body(member.size) if member.isreg() else None,
+    )
+
+
+def _below(name: str, top: str) -> str:
+    name = posixpath.normpath("/" + name).lstrip("/")
+    return posixpath.relpath(name, top) if top else name or "."
+
+
+def file_trees(files: Mapping[str, bytes]) -> Trees:
+    """Files by path, as a build context."""
+
+    def found(source: str) -> Iterator[Tree]:
+        path = posixpath.normpath(posixpath.join("/", source)).lstrip("/")
+        for name in sorted(files):
+            if matches(name, path):
+                entry = Entry(".", stat.S_IFREG, 0o644, content=iter([files[name]]))
+                yield Tree(posixpath.basename(name), False, iter([entry]))
+        inside = {name: text for name, text in files.items() if path == "" or name.startswith(f"{path}/")}
+        if inside:
+            yield Tree(posixpath.basename(path), True, _files_below(path, inside))
+
+    return found
+
+
+def _files_below(path: str, files: Mapping[str, bytes]) -> Iterator[Entry]:
+    made = {"."}
+    yield Entry(".", stat.S_IFDIR, 0o755)
+    for name in sorted(files):
+        below = posixpath.relpath(name, path or ".")
+        parents: list[str] = []
+        while (parent := posixpath.dirname(parents[-1] if parents else below)) and parent not in made:
+            parents.append(parent)
+        for parent in reversed(parents):
+            made.add(parent)
+            yield Entry(parent, stat.S_IFDIR, 0o755)
+        yield Entry(below, stat.S_IFREG, 0o644, content=iter([files[name]]))
+
+
+def copy(container: BuildContainer, step: Copy, trees: Trees, owner: tuple[int, int] | None, where: str) -> None:
+    """Do a COPY in a container. `owner` is of --chown. Raises UsageError with `where` if a source does not exist."""
+    found = [tree for source in step.sources for tree in _some(trees, source, where)]
+    found += [
+        Tree(name, False, iter([Entry(".", stat.S_IFREG, 0o644, content=iter([text.encode()]))]))
+        for name, text in step.texts
+    ]
+    target = posixpath.normpath(posixpath.join("/", step.folder, step.target))
+    into = step.target.endswith(("/", "/.")) or step.target == "."
+    if len(found) > 1 and not into:
+        raise UsageError(f"COPY of several sources needs a folder as its target: {step.target}/", where)
+    present = container.status(target)
+    mode = int(step.mode, 8) if step.mode else None
+    into = into or (present is not None and present.is_folder)
+    uid, gid = owner or (0, 0)
+    made = Entry("", stat.S_IFDIR, 0o755, uid, gid, EPOCH * 10**9)
+    for tree in found:
+        root = target if tree.is_folder or not into else posixpath.join(target, tree.name)
+        _parents(container, root if tree.is_folder else posixpath.dirname(root), made)
+        folders = []
+        for entry in tree.entries:
+            path = posixpath.normpath(posixpath.join(root, entry.path))
+            own = replace(entry, path=path, user=uid, group=gid) if owner else replace(entry, path=path)
+            if entry.hard:
+                own = replace(own, target=posixpath.normpath(posixpath.join(root, entry.target)))
+            if mode is not None and entry.kind != stat.S_IFLNK:
+                own = replace(own, mode=mode)
+            if entry.path == "." and tree.is_folder:
+                if present is None:  # else the target's own attributes stay
+                    folders.append(own)
+                continue
+            container.make(own)
+            if entry.kind == stat.S_IFDIR:
+                folders.append(own)
+        for own in reversed(folders):
+            container.settle(own)
+        container.check()
+
+
+def _some(trees: Trees, source: str, where: str) -> Sequence[Tree]:
+    found = list(trees(source))
+    if not found:
+        raise UsageError(f"COPY finds no {source}", where)
+    return found
+
+
+def _parents(container: BuildContainer, path: str, like: Entry) -> None:
+    """Make a folder and those above it."""
+    missing = []
+    while path != "/" and container.status(path) is None:
+        missing.append(path)
+        path = posixpath.dirname(path)
+    for each in reversed(missing):
+        container.make(replace(like, path=each))
+        container.settle(replace(like, path=each))
