@@ -17,7 +17,7 @@ from reprokit.host import workspace
 from reprokit.image import trust
 from reprokit.recipe.find import recipe_files
 from tests.support.builds import root_file_system
-from tests.support.images import tar_of
+from tests.support.images import built, tar_of
 from tests.support.names import unique
 
 RECIPE = "name: {name}\npaper: {{title: T, venue: V, year: 2020, licence: MIT}}\nvariants:\n  v: {{base: debian:12}}\n"
@@ -81,9 +81,7 @@ def labels(call, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / f"{name}.yaml").write_text(RECIPE.format(name=name))
         labels.append(f"{name}:v")
         text = f"FROM {base}:1\n" + ASSERT.format(block="torch", count=500_000) + ASSERT.format(block=own, count=count)
-        context = io.BytesIO(tar_of({"Dockerfile": text.encode()}))
-        events = list(engine.build(context, tag=f"reprokit/{labels[-1]}", rm=True))
-        assert not [event for event in events if "error" in event]
+        built(engine, text, tag=f"reprokit/{labels[-1]}")
     monkeypatch.setenv("REPROKIT_RECIPES", str(tmp_path))
     yield labels
     for image in (*(f"reprokit/{label}" for label in labels), f"{base}:1"):
@@ -110,13 +108,12 @@ def test_size_of_blocks_shared_layers_and_what_removing_frees(labels, call, erro
     assert missing.hint == "build it: `reprokit build fused-attention:cuda-debian11`"
 
     # The name of a stage goes to another image, so that the stage stays without one and holds the layers.
-    stage, text = unique("stage"), f'FROM reprokit/{one}\nCMD ["x"]\n'
-    (*_, last) = engine.build(io.BytesIO(tar_of({"Dockerfile": text.encode()})), tag=stage, rm=True)
-    stage_id = engine.image(stage)["Id"]
+    stage = unique("stage")
+    stage_id = built(engine, f'FROM reprokit/{one}\nCMD ["x"]\n', tag=stage)
     engine.tag(f"reprokit/{one}", stage, "latest")
     try:
         size = json.loads(call("size", one, "--json").stdout)["images"][one]
-        assert (size["freed"], size["untagged"]) == (0, 300_000), last
+        assert (size["freed"], size["untagged"]) == (0, 300_000)
         assert "then by `docker image prune`" in call("size", one).stdout
     finally:
         engine.remove_image(f"{stage}:latest")

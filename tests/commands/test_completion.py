@@ -29,7 +29,7 @@ TYPED = {
     "a verb": ("expla", "<explain>"),
     "a variant": ("show fused-attention:cp", "<show> <fused-attention:cpu>"),
     "a variant after a colon": ("show mine:", "<show> <mine:one>"),
-    "a choice after others": ("build fused-attention --builder b", "<build> <fused-attention> <--builder> <buildkit>"),
+    "a choice after others": ("check fused-attention --for p", "<check> <fused-attention> <--for> <ptx>"),
     "a benchmark": ("bench fused-attention:cpu for", "<bench> <fused-attention:cpu> <forward>"),
     "an option": ("bench fused-attention --warm", "<bench> <fused-attention> <--warm-up>"),
     "a file in a folder": ("explain logs/fa", "<explain> <logs/failed.log>"),
@@ -109,7 +109,7 @@ def test_a_shell_completes_and_the_name_of_a_file_runs_nothing(name, tmp_path):
     (tmp_path / "recipes/mine.yaml").write_text(RECIPE)
     (tmp_path / "logs").mkdir()
     # Files that would be offered instead of choices, and one for a verb that takes a file.
-    for file in ("ptx-file", "buildkit-file", "build.log", "logs/failed.log"):
+    for file in ("ptx-file", "build.log", "logs/failed.log"):
         (tmp_path / file).touch()
     for file in PLANTED.values():
         (tmp_path / "logs" / file).touch()

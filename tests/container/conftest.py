@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,7 +20,7 @@ from reprokit.recipe.find import Target, target
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
-from tests.support.images import tar_of
+from tests.support.images import built
 from tests.support.names import unique
 from tests.support.shared import shared
 from tests.support.verbs import run_verb
@@ -49,7 +47,7 @@ def base(engine: Engine, debian_12: BaseImage, tmp_path_factory: pytest.TempPath
         dockerfile = f"FROM {debian_12.name}\nRUN {install} && rm -rf /var/lib/apt/lists/* && mkdir -m 777 /made\n"
         with Gateway(Store(), ServedSet(), archives=debian_12.archives) as gateway:
             arguments = gateway.build_arguments()
-            _build(engine, dockerfile, tag=name, buildargs=arguments, network_mode="host")
+            built(engine, dockerfile, tag=name, buildargs=arguments, network_mode="host")
         return name
 
     with shared(tmp_path_factory, "container-base", make, engine.remove_image) as name:
@@ -70,15 +68,9 @@ def name(engine: Engine, base: str) -> Iterator[str]:
                 engine.remove_image(image["Id"] if tag == "<none>:<none>" else tag, force=True)
 
 
-def _build(engine: Engine, dockerfile: str, **options: Any) -> None:
-    context = io.BytesIO(tar_of({"Dockerfile": dockerfile.encode()}))
-    failed = [event for event in engine.build(context, rm=True, **options) if "error" in event]
-    assert not failed, failed
-
-
 def _build_variant(engine: Engine, recipe: str, dockerfile: str) -> None:
     labels = {"reprokit.recipe": recipe, "reprokit.variant": "cpu"}
-    _build(engine, dockerfile, tag=f"reprokit/{recipe}:cpu", labels=labels)
+    built(engine, dockerfile, tag=f"reprokit/{recipe}:cpu", labels=labels)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from tests.support.builds import Builds, can_buildkit, root_file_system
+from tests.support.builds import Builds, root_file_system
 from tests.support.names import unique
 
 
@@ -24,14 +24,6 @@ def base(engine: Engine) -> Iterator[str]:
     engine.import_image(io.BytesIO(root_file_system()), name, "1", ["ENV PATH=/bin"])
     yield f"{name}:1"
     engine.remove_image(f"{name}:1", force=True)
-
-
-@pytest.fixture(params=["classic", "buildkit"])
-def builder(request: pytest.FixtureRequest) -> str:
-    """Each builder in turn; BuildKit where a Docker CLI has it."""
-    if request.param == "buildkit" and not can_buildkit():
-        pytest.skip("no Docker CLI on PATH can use BuildKit")
-    return request.param
 
 
 @pytest.fixture

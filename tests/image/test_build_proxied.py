@@ -37,14 +37,14 @@ def base(engine: Engine) -> Iterator[str]:
 
 
 def test_it_works_and_the_password_stays_nowhere(
-    builds: Builds, engine: Engine, inside, upstream: Upstream, builder: str, monkeypatch: pytest.MonkeyPatch
+    builds: Builds, engine: Engine, inside, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ):
     upstream.answers["/pool/a.deb"] = (200, {}, b"from behind the proxy\n")
     monkeypatch.setenv("http_proxy", f"http://me:{PASSWORD}@127.0.0.1:{upstream.port}")
     gateways: list[Gateway] = []
     start = Gateway.__enter__
     monkeypatch.setattr(Gateway, "__enter__", lambda gateway: gateways.append(gateway) or start(gateway))
-    result = builds(ASK + 'RUN test -n "$http_proxy" -a "$http_proxy" = "$HTTPS_PROXY"; env\n', builder=builder)
+    result = builds(ASK + 'RUN test -n "$http_proxy" -a "$http_proxy" = "$HTTPS_PROXY"; env\n')
     log = result.log.read_text()
     assert "from behind the proxy" in log and "=http://reprokit:***@127.0.0.1:" in log
     ((_, path, headers, _),) = upstream.requests

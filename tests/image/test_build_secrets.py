@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.image.build_secrets import allowed_now, check_complete, check_known, names_of, parse_secrets
-from reprokit.image.progress import brief
-from reprokit.image.render import instructions, render
+from reprokit.image.build_secrets import check_complete, check_known, parse_secrets
+from reprokit.image.dockerfile import parse
+from reprokit.image.render import Rendered, render
 from tests.support.rendering import source, target
 
 VALUE = "hunter2-of-the-lab"
@@ -19,6 +19,13 @@ ENVIRONMENT = {"TOKEN": VALUE, "OTHER": "other-secret", "EMPTY": "", "SHORT": "1
 
 def run(*secrets: str, command: str = "true") -> dict:
     return {"run": {"commands": [command], "products": ["/x"], "in_image": True, "secrets": [*secrets]}}
+
+
+def mounted(rendered: Rendered) -> list[list[str]]:
+    """The names of the secrets of each step that has some."""
+    steps = [each for stage in parse(rendered.dockerfile).stages for each in stage.instructions]
+    mounts = [[value for name, value in each.flags if name == "mount"] for each in steps]
+    return [[value.removeprefix("type=secret,id=").removesuffix(",required=true") for value in m] for m in mounts if m]
 
 
 def test_values_of_the_environment_and_of_files(tmp_path: Path):
@@ -65,7 +72,7 @@ def test_files_that_are_no_secrets_are_refused(tmp_path: Path):
 def test_only_named_secrets_are_asked_for_and_taken(tmp_path: Path):
     here = target(tmp_path, blocks=[run("TOKEN", "KEY"), run()])
     rendered = render(here)
-    assert names_of(rendered) == ["KEY", "TOKEN"]
+    assert rendered.secrets == ("KEY", "TOKEN")
     check_known(here, rendered, ["TOKEN"])
     check_complete(here, rendered, ["TOKEN", "KEY"])
     with pytest.raises(UsageError, match="needs the secret KEY to be built") as error:
@@ -86,11 +93,7 @@ def test_only_the_steps_that_read_a_secret_have_it(tmp_path: Path):
     autotools = {"autotools": {"source": "a", "products": ["a"], "secrets": ["KEY"]}}
     sources = [source("a", "/opt/a")]
     rendered = render(target(tmp_path, pins={"gcc": "12"}, sources=sources, blocks=["git", make, autotools, run("A")]))
-    found = {names: brief(step) for step, names in rendered.secrets}
-    assert [(names, step.split(";")[0]) for names, step in found.items()] == [
-        (("TOKEN",), "RUN secrets TOKEN"), (("KEY",), "RUN secrets KEY"), (("A",), "RUN secrets A"),
-    ]  # fmt: skip
-    assert all(step in instructions(rendered.dockerfile) for step, _ in rendered.secrets)
+    assert mounted(rendered) == [["TOKEN"], ["KEY"], ["A"]] and rendered.secrets == ("A", "KEY", "TOKEN")
     plain = render(target(tmp_path, blocks=[run()])).dockerfile
     assert "secrets" not in plain and not render(target(tmp_path, blocks=[run()])).secrets
 
@@ -113,34 +116,7 @@ def test_an_own_block_reads_secrets_as_the_bundled_ones_do(tmp_path: Path):
     own = tmp_path / "blocks/own.j2"
     own.write_text(OWN.replace("BODY", '{% include "expect.j2" %}\n{% include "secrets.j2" %}\n    true'))
     rendered = render(target(tmp_path, blocks=[{"own": {"keys": ["TOKEN"]}}]))
-    assert names_of(rendered) == ["TOKEN"]
+    assert rendered.secrets == ("TOKEN",) and mounted(rendered) == [["TOKEN"]]
     own.write_text(OWN.replace("BODY", "true"))
     with pytest.raises(UsageError, match="block own names the secret TOKEN and reads none"):
         render(target(tmp_path, blocks=[{"own": {"keys": ["TOKEN"]}}]))
-
-
-class Containers:
-    """An engine whose containers are these: network, command, and whether it runs."""
-
-    def __init__(self, *made: tuple[str, str, bool]) -> None:
-        self.made = {str(n): each for n, each in enumerate(made)}
-
-    def containers(self, labels: list[str]) -> list[dict]:
-        return [{"Id": one, "HostConfig": {"NetworkMode": made[0]}} for one, made in self.made.items()]
-
-    def container(self, one: str) -> dict:
-        return {"State": {"Running": self.made[one][2]}, "Config": {"Cmd": ["/bin/sh", "-c", self.made[one][1]]}}
-
-
-def test_the_engine_says_which_step_asks(tmp_path: Path):
-    rendered = render(target(tmp_path, blocks=[run("TOKEN"), run(command="echo other")]))
-    [(step, _)] = rendered.secrets
-    command = step.removeprefix("RUN ").replace("; ", ";     ")  # engines keep the spaces of continued lines
-    reading, other = ("container:s", command, True), ("container:s", "bash -c 'echo other'", True)
-
-    def allowed(*made: tuple[str, str, bool]) -> list[str]:
-        return sorted(allowed_now(Containers(*made), "container:s", rendered)())
-
-    assert allowed(reading) == ["TOKEN"] == allowed(reading, ("bridge", "x", True), ("container:s", "x", False))
-    for made in ((), (other,), (reading, other), (("bridge", command, True),), (("container:s", command, False),)):
-        assert allowed(*made) == []

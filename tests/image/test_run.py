@@ -9,15 +9,13 @@ import pytest
 
 from reprokit.errors import EngineError, UsageError
 from reprokit.host import disk
-from reprokit.image.run import BuildOptions, check_host, check_options
+from reprokit.image.run import BuildOptions, check_host, check_options, jobs_of
 from tests.support.rendering import target
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"builder": "buildkit", "keep_failed": True}, "--keep-failed needs the classic builder"),
-        ({"builder": "kaniko"}, "unknown builder 'kaniko'"),
         ({"offline": True, "drift": True}, "--offline cannot be combined with --drift"),
         ({"offline": True, "record": True}, "--offline cannot be combined with --record"),
     ],
@@ -25,6 +23,18 @@ from tests.support.rendering import target
 def test_options_that_exclude_each_other(options, message):
     with pytest.raises(UsageError, match=message):
         check_options(BuildOptions(**options))
+
+
+@pytest.mark.parametrize(("requested", "jobs"), [("1", 1), ("3", 3), ("64", 4)])
+def test_max_jobs_is_the_users(requested: str, jobs: int):
+    assert jobs_of(requested, 4) == jobs
+    assert 1 <= jobs_of("", 4) <= 4
+
+
+@pytest.mark.parametrize("requested", ["0", "-1", "two", "2;3", "1e3", "99999", " "])
+def test_max_jobs_is_a_number(requested: str):
+    with pytest.raises(UsageError, match="MAX_JOBS"):
+        jobs_of(requested, 4)
 
 
 @pytest.mark.parametrize(("free", "warned"), [(3 << 29, True), (9 << 30, False)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 import os
 import re
@@ -26,7 +25,7 @@ from reprokit.oci.loader import LOADING
 from reprokit.oci.model import digest_of
 from tests.support.engines import NewDocker
 from tests.support.file_server import Behaviour, Server, status, whole
-from tests.support.images import noise, tar_of
+from tests.support.images import built, noise, tar_of
 from tests.support.made import Made, tar
 from tests.support.ports import free_port
 from tests.support.registry import (
@@ -239,11 +238,9 @@ def test_a_registry_with_tokens(engine: Engine, place: Path, no_proxies: None):
 def test_a_killed_pull_resumes_after_complete_layers(engine: Engine, registry: Registry, name: str, call: Call):
     count = 8
     dockerfile = "FROM scratch\n" + "".join(f"ADD {n}.tar /\n" for n in range(count))
-    context = tar_of({"Dockerfile": dockerfile.encode(), **{f"{n}.tar": data(2 << 20) for n in range(count)}})
+    files = {f"{n}.tar": data(2 << 20) for n in range(count)}
     labels = {"reprokit.recipe": name, "reprokit.variant": "cpu"}
-    for event in engine.build(io.BytesIO(context), tag=f"reprokit/{name}:cpu", labels=labels, rm=True):
-        assert "error" not in event, event
-    made = (engine.image(f"reprokit/{name}:cpu") or {})["Id"]
+    made = built(engine, dockerfile, files, tag=f"reprokit/{name}:cpu", labels=labels)
     anchors = [f"{LOADING}={made}"]
     digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
     forget(engine, f"reprokit/{name}:cpu")

@@ -7,7 +7,6 @@ wrote. The image is the demo's, 1.5 GB of real packages, unless another is named
 from __future__ import annotations
 
 import argparse
-import io
 import json
 import os
 import subprocess
@@ -23,7 +22,7 @@ from measure import Client, Measure, in_pairs, report
 from reprokit.engine import Engine
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-from tests.support.images import tar_of
+from tests.support.images import built
 
 MB = 1_000_000
 NAME = "reprokit-performance-bundle"
@@ -81,11 +80,8 @@ class Bench:
 def added(engine: Engine, base: str, tag: str, seed: int) -> Iterator[str]:
     """The image with one layer more."""
     content = b"".join(bytes(512) + os.urandom(512) for _ in range(ADDED // 1024))
-    files = {f"added-{seed}": content, "Dockerfile": f"FROM {base}\nCOPY added-{seed} /\n".encode()}
     reference = f"{NAME}:{tag}"
-    for event in engine.build(io.BytesIO(tar_of(files)), tag=reference):
-        if "error" in event:
-            raise RuntimeError(event["error"])
+    built(engine, f"FROM {base}\nCOPY added-{seed} /\n", {f"added-{seed}": content}, tag=reference)
     try:
         yield reference
     finally:

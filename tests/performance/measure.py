@@ -194,7 +194,6 @@ def build_beside_cli(client: Client, pairs: int) -> Measure:
     command = (client.reprokit, "build", NAME, "--no-cache")
     context = client.home / "context"
     context.mkdir()
-    # The same builder for both: reprokit's default is the engine's own.
     docker = ("env", "DOCKER_BUILDKIT=0", "docker", "build", "--no-cache", "--network", "host")
     try:
         prepare_base(client, context)

@@ -10,7 +10,6 @@ all four, and, rebuilt with another last layer, to the four that have the first.
 from __future__ import annotations
 
 import argparse
-import io
 import os
 import random
 import socket
@@ -26,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from reprokit.engine import Engine
 from tests.support.cluster import Cluster, cluster
-from tests.support.images import tar_of
+from tests.support.images import built
 from tests.support.machine import Machine
 from tests.support.waiting import wait_for
 
@@ -155,9 +154,7 @@ def listening(port: int) -> bool:
 
 def rebuild(engine: Engine, image: str, seed: int) -> None:
     """The image with a layer more, that cannot be compressed."""
-    files = {"Dockerfile": f"FROM {image}\nCOPY last /last\n".encode(), "last": random.Random(seed).randbytes(LAST)}
-    for event in engine.build(io.BytesIO(tar_of(files)), tag=REBUILT, rm=True):
-        assert "error" not in event, event
+    built(engine, f"FROM {image}\nCOPY last /last\n", {"last": random.Random(seed).randbytes(LAST)}, tag=REBUILT)
 
 
 if __name__ == "__main__":

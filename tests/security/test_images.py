@@ -22,7 +22,7 @@ from reprokit.image import trust
 from reprokit.image.events import Note
 from reprokit.image.labels import kind_of_name
 from tests.support.builds import TOOLS, Builds, root_file_system
-from tests.support.images import tar_of
+from tests.support.images import built, tar_of
 from tests.support.made import Made
 from tests.support.names import unique
 from tests.support.registry import Registry
@@ -186,16 +186,9 @@ def base(engine: Engine) -> Iterator[str]:
     engine.import_image(io.BytesIO(tools), name, "1", ["ENV PATH=/bin"])
     # The first step of every recipe installs packages; the base has none of them.
     files = {"bin/apt-get": b"#!/bin/sh\n", "etc/ssl/certs/ca-certificates.crt": b"none"}
-    built(engine, f"{name}:1", f"FROM {name}:1\nCOPY bin /bin\nCOPY etc /etc\n", **files)
+    built(engine, f"FROM {name}:1\nCOPY bin /bin\nCOPY etc /etc\n", files, tag=f"{name}:1")
     yield f"{name}:1"
     engine.remove_image(f"{name}:1", force=True)
-
-
-def built(engine: Engine, tag: str, dockerfile: str, **files: bytes) -> str:
-    """The ID of the image that the tag has now."""
-    for event in engine.build(io.BytesIO(tar_of({"Dockerfile": dockerfile.encode(), **files})), tag=tag, rm=True):
-        assert "error" not in event, event
-    return engine.image(tag)["Id"]
 
 
 def test_a_copied_label_is_not_up_to_date(engine: Engine, base: str, home: Path, monkeypatch):
@@ -204,7 +197,7 @@ def test_a_copied_label_is_not_up_to_date(engine: Engine, base: str, home: Path,
     try:
         first = builds(dockerfile)
         assert first.state == "built here" and not builds(dockerfile).built
-        evil = built(engine, name, f"FROM {name}\nCOPY evil /evil\n", evil=name.encode())
+        evil = built(engine, f"FROM {name}\nCOPY evil /evil\n", {"evil": name.encode()}, tag=name)
         assert engine.image(name)["Config"]["Labels"]["reprokit.inputs"] == first.inputs and evil != first.image_id
         again = builds(dockerfile)
         assert again.built and again.image_id != evil and engine.image(name)["Id"] == again.image_id

@@ -15,10 +15,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import EngineError
 from reprokit.image import build as build_module
 from reprokit.image.build import BuildResult, build
-from reprokit.image.buildkit import find_cli
 from reprokit.image.events import Event
 from reprokit.image.render import Rendered
 from reprokit.image.run import BuildOptions
@@ -26,22 +24,6 @@ from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
 from tests.support.names import unique
 
-STAGES = """\
-ARG BASE=debian:12
-FROM ${BASE} AS base
-# block tvm
-FROM base AS tvm
-RUN set -eu; \\
-    # why
-    echo one; \\
-    echo $HOME
-FROM base
-# block later
-COPY --from=tvm /a /b
-ENV A=1
-RUN set -eu; \\
-    echo two
-"""
 RECIPE = """\
 name: {name}
 paper: {{title: T, venue: V, year: 2020, licence: MIT}}
@@ -99,15 +81,6 @@ def root_file_system(tools: Iterable[str] = TOOLS) -> bytes:
             with path.open("rb") as file:
                 tar.addfile(member, file)
     return out.getvalue()
-
-
-def can_buildkit() -> bool:
-    """Whether a Docker CLI here has BuildKit."""
-    try:
-        find_cli()
-    except EngineError:
-        return False
-    return True
 
 
 class Builds:

@@ -6,6 +6,7 @@ import io
 import random
 import tarfile
 from collections.abc import Mapping
+from typing import Any
 
 from reprokit.engine import Engine
 from tests.support.names import unique
@@ -19,6 +20,16 @@ def tar_of(files: Mapping[str, bytes]) -> bytes:
             info.size, info.mode = len(content), 0o755
             tar.addfile(info, io.BytesIO(content))
     return buffer.getvalue()
+
+
+def built(engine: Engine, dockerfile: str, files: Mapping[str, bytes] | None = None, **options: Any) -> str:
+    """The ID of the image that the engine's own builder makes of a Dockerfile; `options` are those of docker-py."""
+    context = io.BytesIO(tar_of({"Dockerfile": dockerfile.encode(), **(files or {})}))
+    # With a cache, the builder would read images that another worker's test removes.
+    made = {"fileobj": context, "custom_context": True, "decode": True, "rm": True, "nocache": True}
+    events = list(engine.api.build(**made, use_config_proxy=False, **options))
+    assert not [event for event in events if "error" in event], events
+    return next(event["aux"]["ID"] for event in reversed(events) if "aux" in event)
 
 
 def noise(size: int, seed: int) -> bytes:
@@ -46,10 +57,7 @@ class Images:
         for number, files in enumerate(layers):
             context |= {f"{number}/{path}": content for path, content in files.items()}
             dockerfile.append(f"COPY {number} /")
-        context["Dockerfile"] = "\n".join([*dockerfile, lines]).encode()
-        archive = io.BytesIO(tar_of(context))
-        for event in self.engine.build(archive, tag=f"{self.prefix}-{name}:1", nocache=True, rm=True):
-            assert "error" not in event, event
+        built(self.engine, "\n".join([*dockerfile, lines]), context, tag=f"{self.prefix}-{name}:1")
         return self._made(name)
 
     def common_base(self) -> str:

@@ -6,51 +6,47 @@ import io
 import json
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 
 import docker
 
 from reprokit.engine import Engine
-from reprokit.helper.sidecar import closed_network
+from reprokit.helper.container import ADDRESS, listening
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.events import BuildPlan, Event
+from reprokit.image.events import Event
+from reprokit.image.inputs import Inputs
 from reprokit.image.render import Rendered
-from reprokit.image.run import BUILDERS
+from reprokit.image.run import BuildOptions, BuildRun
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.policy import Policy, locked
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
+from tests.support.builds import target_of
 from tests.support.names import unique
-
-LOCKED = locked("paper:v")
 
 
 class LockedBuilds:
-    """Builds of Dockerfiles from the served inputs, under a name that is removed afterwards."""
+    """Builds of Dockerfiles from the served inputs, all under one name. `events` and `gateway` are the last build's."""
 
     def __init__(self, engine: Engine, base: BaseImage, store: Store, served: ServedSet) -> None:
         self.engine, self.base, self.store, self.served = engine, base, store, served
         self.name = unique("locked")
+        self.target = target_of(self.name, base.name)
+        self.events: list[Event] = []
 
-    def __call__(self, made: Rendered, kind: str = "classic", policy: Policy = LOCKED) -> tuple[list[Event], Gateway]:
-        served = ServedSet(made.sets, **self.served.entries)
-        with (
-            self.network(kind) as (name, *where),
-            Gateway(self.store, served, policy, (), None, *where) as gateway,
-        ):
-            plan = BuildPlan(
-                self.name, made, self.base.image_id, self.base.name, served.arguments(),
-                gateway.build_arguments(), {"org.example.test": "1"}, network=name,
-            )  # fmt: skip
-            return list(BUILDERS[kind](self.engine).run(plan)), gateway
-
-    @contextmanager
-    def network(self, kind: str) -> Iterator[tuple]:
-        if kind == "buildkit":
-            yield ("host",)
-            return
-        with closed_network(self.engine) as network:
-            yield network.name, network.listening, network.address
+    def __call__(self, made: Rendered, policy: Policy | None = None) -> str:
+        """Build, from nothing but the lock unless told otherwise; returns the image's ID. Raises as `BuildRun`."""
+        self.events.clear()
+        inputs = Inputs(made, self.base, ServedSet(made.sets, **self.served.entries))
+        with ExitStack() as stack:
+            path, listens = stack.enter_context(listening())
+            policy, archives = policy or locked(self.target.label), self.base.archives
+            self.gateway = stack.enter_context(
+                Gateway(self.store, inputs.served, policy, archives, listening=listens, address=ADDRESS)
+            )
+            options = BuildOptions(name=self.name)
+            run = BuildRun(self.engine, self.target, options, inputs, self.gateway, path, self.events.append)
+            return run.result()[0]
 
     def layers(self) -> Iterator[tarfile.TarFile]:
         """The layers that stand on the base."""

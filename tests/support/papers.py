@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import subprocess
 import tempfile
@@ -17,7 +16,7 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.host.workspace import locate
 from reprokit.recipe.find import Target, target
-from tests.support.images import tar_of
+from tests.support.images import built
 from tests.support.names import unique
 from tests.support.users import as_user, engines_groups, give
 
@@ -69,10 +68,8 @@ class Paper:
 def paper(engine: Engine, dockerfile: str, files: Mapping[str, bytes] | None = None) -> Iterator[Paper]:
     """Built from `dockerfile` with `files` beside it. All that is made of it is gone afterwards."""
     name = unique("paper")
-    context = io.BytesIO(tar_of({"Dockerfile": dockerfile.encode(), **(files or {})}))
     labels = {"reprokit.recipe": name, "reprokit.variant": "cpu"}
-    for event in engine.build(context, tag=f"reprokit/{name}:cpu", labels=labels, rm=True):
-        assert "error" not in event, event
+    built(engine, dockerfile, files, tag=f"reprokit/{name}:cpu", labels=labels)
     with tempfile.TemporaryDirectory(prefix="reprokit-test-") as folder, pytest.MonkeyPatch.context() as patch:
         Path(folder).chmod(0o755)
         patch.setenv("REPROKIT_HOME", f"{folder}/home")

@@ -1,4 +1,4 @@
-"""The engine that answers, the reason if none does, and its builder, storage, isolation and registries."""
+"""The engine that answers, the reason if none does, and its storage, isolation and registries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.doctor.checks import builder, engine, isolation, nesting, registry, storage
+from reprokit.doctor.checks import engine, isolation, nesting, registry, storage
 from reprokit.doctor.examined import Examined
 from reprokit.doctor.shell import LocalShell
 from reprokit.engine import Engine
@@ -68,21 +68,6 @@ def test_a_socket_of_something_else(monkeypatch: pytest.MonkeyPatch, short_path:
         monkeypatch.setenv("DOCKER_HOST", f"unix://{short_path}/s")
         (finding,) = engine.find(Examined(LocalShell(), Engine.connect))
     assert finding.severity == "error" and finding.remedy
-
-
-@pytest.mark.parametrize(
-    ("version", "buildx", "buildkit"),
-    [
-        ("Docker version 24.0.7, build afdd53b", "github.com/docker/buildx v0.11.2", "yes"),
-        ("Docker version 24.0.7, build afdd53b", "", "no"),
-        ("Docker version 20.10.24, build 297e128", "", "yes"),
-        ("", "", "no"),
-    ],
-)
-def test_buildkit_in_the_cli(machine: FakeMachine, version: str, buildx: str, buildkit: str) -> None:
-    machine.program("docker", f"case $1 in --version) echo '{version}' ;; *) echo '{buildx}' ;; esac")
-    (finding,) = machine.find(builder)
-    assert finding.subjects == (f"buildkit={buildkit}",)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.helper import sidecar
+from reprokit.helper import container
 from reprokit.image.events import OutputLine
 from tests.support.builds import TOOLS, root_file_system
 from tests.support.privileges import as_root
@@ -43,18 +43,16 @@ def rootless(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engi
     folder = short_path / "engine"
     folder.mkdir()
     short_path.chmod(0o755)
-    monkeypatch.setattr(sidecar, "TemporaryDirectory", OfTheEnginesUser)
+    monkeypatch.setattr(container, "TemporaryDirectory", OfTheEnginesUser)
     started = RootlessEngine(folder)
     yield started.connect()
     started.stop()
 
 
-def test_a_build_reaches_the_gateway(rootless: Engine, builds, builder: str, monkeypatch):
-    if builder == "buildkit":
-        monkeypatch.setenv("DOCKER_HOST", f"unix://{rootless.socket}")
+def test_a_build_reaches_the_gateway(rootless: Engine, builds):
     assert "name=rootless" in rootless.info()["SecurityOptions"]
     base = builds.target.variant.base
     rootless.import_image(io.BytesIO(root_file_system((*TOOLS, "bash"))), *base.split(":"), ["ENV PATH=/bin"])
-    builds(f"RUN bash -c '{ASK}'\n", engine=rootless, builder=builder)
+    builds(f"RUN bash -c '{ASK}'\n", engine=rootless)
     said = [event.line for event in builds.seen(OutputLine)]
     assert any("407" in line for line in said) and any("belongs to a running build" in line for line in said), said

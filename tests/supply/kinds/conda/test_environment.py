@@ -16,15 +16,14 @@ import yaml
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.events import BuildPlan, Built
 from reprokit.image.render import render
-from reprokit.image.run import BUILDERS
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.conda.environment import environment
 from reprokit.supply.kinds.conda.prefix import PLACE, Prefix
 from reprokit.supply.lock.model import CondaPackage
+from reprokit.supply.policy import pass_all
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask
@@ -40,7 +39,7 @@ from tests.support.conda_packages import (
     package,
     stated,
 )
-from tests.support.names import unique
+from tests.support.locked_builds import LockedBuilds
 from tests.support.stores import put
 
 
@@ -107,22 +106,15 @@ RECIPE = {
 def test_an_image_has_it_first_on_path(engine: Engine, debian_12: BaseImage, store: Store, packages, tmp_path: Path):
     recipe = load_text(yaml.safe_dump(RECIPE), "recipe.yaml", RECIPE["name"])
     made = render(Target(recipe, "v", Path("recipe.yaml")))
-    name = unique("conda")
-    served = ServedSet(conda=packages)
-    with Gateway(store, served, archives=debian_12.archives) as gateway:
-        proxies = gateway.build_arguments()
-        plan = BuildPlan(
-            name, made, debian_12.image_id, debian_12.name, served.arguments(), proxies, {"org.example.test": "1"}
-        )
-        events = list(BUILDERS["classic"](engine).run(plan))
-    assert isinstance(events[-1], Built), events[-10:]
-    container = engine.create_container(name, {"Image": name, "Cmd": ["tool-kit"], "User": "1234:1234"})
+    builds = LockedBuilds(engine, debian_12, store, ServedSet(conda=packages))
+    image = builds(made, pass_all)
+    container = engine.create_container(builds.name, {"Image": image, "Cmd": ["tool-kit"], "User": "1234:1234"})
     try:
         engine.start(container)
         assert b"".join(engine.logs(container, follow=True)) == b"tool-kit 1.0 in /opt/conda\n"
     finally:
         engine.remove(container, force=True)
-        engine.remove_image(name, force=True)
+        engine.remove_image(builds.name, force=True)
 
 
 # What the files of packages become: the same as rattler makes of them.
