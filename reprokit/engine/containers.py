@@ -156,7 +156,7 @@ class Containers(EngineClient):
         """
         with translated(where=container):
             url = self.api._url("/containers/{0}/archive", container)
-            answer = self.api._head(url, params={"path": path})
+            answer = self.api.head(url, params={"path": path}, timeout=self.api.timeout)
             if answer.status_code == requests.codes.not_found:
                 return None
             self.api._raise_for_status(answer)

@@ -67,7 +67,7 @@ def _image_trees(engine: Engine, container: str, source: str) -> Iterator[Tree]:
     wild = _WILD.search(path)
     if wild is None:
         if (found := _resolved(engine, container, path)) is not None:
-            yield _tree(engine, container, *found)
+            yield _tree(engine, container, path, *found)
         return
     fixed = posixpath.dirname(path[: wild.start()]) or "/"
     names = []
@@ -76,7 +76,7 @@ def _image_trees(engine: Engine, container: str, source: str) -> Iterator[Tree]:
             names.append(posixpath.normpath(posixpath.join(posixpath.dirname(fixed), member.name)))
     for each in sorted(names):
         if matches(each, path) and (found := _resolved(engine, container, each)) is not None:
-            yield _tree(engine, container, *found)
+            yield _tree(engine, container, each, *found)
 
 
 def matches(path: str, pattern: str) -> bool:
@@ -97,9 +97,8 @@ def _resolved(engine: Engine, container: str, path: str) -> tuple[str, bool] | N
     return None
 
 
-def _tree(engine: Engine, container: str, path: str, is_folder: bool) -> Tree:
-    name = posixpath.basename(path) or "/"
-    return Tree(name, is_folder, _archived(engine, container, path))
+def _tree(engine: Engine, container: str, named: str, path: str, is_folder: bool) -> Tree:
+    return Tree(posixpath.basename(named), is_folder, _archived(engine, container, path))
 
 
 def _archived(engine: Engine, container: str, path: str) -> Iterator[Entry]:

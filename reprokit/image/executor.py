@@ -199,6 +199,7 @@ class Executor:
         stage = self.stages[number]
         self._report_step(stage.line, f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else ""))
         built = self._begin(number)
+        begun = built.image
         evaluation = Evaluation(stage, built.settings, self.words, self.plan.arguments, self.globals)
         steps: list[Step] = []
         key = built.key
@@ -215,7 +216,7 @@ class Executor:
             self._report_step(step.instruction.line, step.instruction.text)
             self.report(Cached())
         built.image = self._run(built.image, steps[done + 1 :], number, built.settings)
-        built.history += self._history(steps, number)
+        built.history += self._history(begun, steps, number)
         return built
 
     def _key(self, before: str, operation: Operation, number: int) -> str:
@@ -386,12 +387,17 @@ class Executor:
         self.steps += 1
         self.report(BuildStep(self.steps, self.total, self.plan.block_of(line), " ".join(text.split())))
 
-    def _history(self, steps: Sequence[Step], number: int) -> Iterator[dict[str, Any]]:
-        """An entry for each instruction. Of a block's only the last that changes files has the layer."""
+    def _history(self, begun: str, steps: Sequence[Step], number: int) -> Iterator[dict[str, Any]]:
+        """An entry for each instruction. Of a block's only the last that changes files has the layer, if there is one."""
+        layers = self._layers(begun)
         for group in self._groups(steps, number):
-            last = max((step.number for step in group if step.operation), default=-1)
+            last = next((step for step in reversed(group) if step.operation), None)
+            before, layers = layers, self._layers(self.cache.find(last.key)) if last else layers
             for step in group:
-                yield {"created_by": _created_by(step), "empty_layer": step.number != last}
+                yield {"created_by": _created_by(step), "empty_layer": step is not last or layers == before}
+
+    def _layers(self, image: str) -> int:
+        return len(layers_of(self.engine.image(image))) if image else 0
 
     def _sealed(
         self, name: str, image: str, settings: Settings, history: list[dict[str, Any]], labels: Mapping[str, str]
