@@ -21,7 +21,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from reprokit.engine import Engine
+from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.helper.container import PATH, BuildContainer, Command, Entry, build_container
 from reprokit.image.copying import EPOCH, Trees, copy, image_trees
@@ -45,7 +45,7 @@ from reprokit.image.made import STEPS, Steps
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, small_entries
 from reprokit.oci.model import Image, Layer
-from reprokit.oci.store import ImageStore, LayerChains, form_of, layers_of
+from reprokit.oci.store import Chain, ImageStore, LayerChains, form_of, layers_of
 from reprokit.supply.store import key_of
 
 # A stage that only gives its product is committed after steps that took this many times longer than a commit.
@@ -184,7 +184,7 @@ class Executor:
         if (earlier := self.stage_of(base, number)) is not None:
             found = self.built[earlier]
             return Built(found.image, found.settings.copy(), found.key, list(found.history))
-        image_id = self.plan.base_of(base)
+        image_id = self._scratch() if base == "scratch" else self.plan.base_of(base)
         described = self.engine.image(image_id) or {}
         config = {key: value for key, value in (described.get("Config") or {}).items() if key in _KEPT and value}
         history = [
@@ -194,6 +194,10 @@ class Executor:
         layers = layers_of(described)
         settings = Settings(config, {}, str(described.get("Author") or ""))
         return Built(image_id, settings, key_of({"layers": list(layers), "config": config}), _fitting(history, layers))
+
+    def _scratch(self) -> str:
+        """An image of nothing."""
+        return self._loaded(f"{OWN_IMAGES}/scratch:1", Settings({}), (), [], "", "2000-01-01T00:00:00Z")
 
     def _stage(self, number: int) -> Built:
         stage = self.stages[number]
@@ -403,24 +407,28 @@ class Executor:
         self, name: str, image: str, settings: Settings, history: list[dict[str, Any]], labels: Mapping[str, str]
     ) -> str:
         """An image of the same layers under a configuration of its own; returns its ID."""
-        layers = layers_of(self.engine.image(image))
+        own = settings.copy()
+        own.config["Labels"] = {**(own.config.get("Labels") or {}), **labels}
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        config = {**settings.config}
-        config["Labels"] = {**(config.get("Labels") or {}), **labels}
+        return self._loaded(name, own, layers_of(self.engine.image(image)), history, image, created)
+
+    def _loaded(
+        self, name: str, settings: Settings, layers: Chain, history: list[dict[str, Any]], of: str, created: str
+    ) -> str:
+        """Load a configuration over the layers of the image `of`."""
         document = {
             "architecture": self.platform["TARGETARCH"],
             "os": self.platform["TARGETOS"],
             "created": created,
             **({"author": settings.author} if settings.author else {}),
-            "config": config,
+            "config": settings.config,
             "rootfs": {"type": "layers", "diff_ids": list(layers)},
             "history": [{"created": created, **each} for each in _fitting(history, layers)],
         }
-        sealed = Image(name, json.dumps(document).encode(), tuple(Layer(each, 0, None) for each in layers))
-        form = form_of(self.engine.info(), self.engine.version())
-        store = ImageStore(self.engine, form, LayerChains([(layers, image)]))
-        self.engine.load(iter([small_entries([with_store_blobs(sealed, store)]) + END]))
-        return str((self.engine.image(name) or {}).get("Id", sealed.id))
+        image = Image(name, json.dumps(document).encode(), tuple(Layer(each, 0, None) for each in layers))
+        store = ImageStore(self.engine, form_of(self.engine.info(), self.engine.version()), LayerChains([(layers, of)]))
+        self.engine.load(iter([small_entries([with_store_blobs(image, store)]) + END]))
+        return str((self.engine.image(name) or {}).get("Id", image.id))
 
 
 # Of the OCI image specification, and Docker's own (moby/docker-image-spec).
