@@ -165,7 +165,8 @@ def test_files_get_all_their_attributes(container: BuildContainer):
     assert (
         ran(container, "stat -c '%F %u' /lib /usr/lib; cat /a/link | tail -c 1")[1] == "symbolic link 0\ndirectory 0\ny"
     )
-    size = "perl -e '$b = chr(0) x 64; print syscall(191, q(/lib/made), q(security.capability), $b, 64)'"  # getxattr
+    names = "my ($p, $n, $v) = (q(/lib/made), q(security.capability), chr(0) x 64)"
+    size = f"perl -e '{names}; print syscall(191, $p, $n, $v, 64)'"  # getxattr
     assert os.uname().machine != "x86_64" or ran(container, size)[1] == "20"
     found = container.status("/a/link"), container.status("/a/link", follow=False), container.status("/none")
     assert [each and each.size for each in found] == [3_000_001, 4, None]

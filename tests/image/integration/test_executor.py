@@ -1,0 +1,251 @@
+"""The executor's images beside those of `docker build`, and what it does again."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+
+from reprokit.engine import Engine
+from reprokit.errors import UsageError
+from reprokit.image.copying import file_trees
+from reprokit.image.dockerfile import parse
+from reprokit.image.events import BuildStep, Cached, Event, OutputLine
+from reprokit.image.executor import Executor, Plan, StepFailed
+from reprokit.oci.store import layers_of
+from tests.support.images import built
+from tests.support.names import unique
+
+pytestmark = pytest.mark.engine
+
+FILES = {"a.txt": b"a", "d/b.txt": b"b", "d/e/c": b"c"}
+# What the classic builder knows too.
+DOCKERFILE = """
+ARG BASE
+FROM ${BASE} AS one
+ARG A=1
+ENV X=a Y="b $A"
+RUN mkdir -p /product/srv /product/etc && echo hi > /product/srv/f && ln -s f /product/srv/l && \\
+    ln /product/srv/f /product/srv/h && chown 7:8 /product/etc && chmod 700 /product/etc && \\
+    touch -d 2001-01-01 /product/srv/f
+FROM ${BASE} AS unused
+RUN false
+FROM ${BASE}
+LABEL a=b "c d"="e f"
+SHELL ["/bin/bash", "-ec"]
+COPY --from=one /product/ /
+COPY --from=one /product/srv /opt/lib
+COPY --from=one --chown=daemon:mail /product/srv/f /opt/x/y/
+COPY --from=0 /product/srv/* /wild/
+COPY a.txt /made/
+COPY d /made/d
+COPY d a.txt /made/both/
+COPY a.txt /etc
+COPY a.txt /renamed
+WORKDIR /w/x
+COPY a.txt .
+USER daemon
+RUN (id -u; id -G) > /tmp/id; pwd >> /tmp/id; echo $HOME >> /tmp/id; umask >> /tmp/id; tty >> /tmp/id || true
+USER root
+EXPOSE 80 8000-8002/udp
+VOLUME /vol
+HEALTHCHECK --interval=1m30s --retries=2 CMD true
+STOPSIGNAL SIGINT
+ENTRYPOINT ["/bin/sh"]
+CMD ["-c", "echo x"]
+ONBUILD RUN echo on
+"""
+
+
+class Memory:
+    """A cache that ends with the test."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.images = engine, dict[str, str]()
+
+    def find(self, key: str) -> str:
+        return self.images.get(key, "")
+
+    def keep(self, key: str, image: str) -> None:
+        self.images[key] = image
+
+
+class Build:
+    def __init__(self, engine: Engine, base: str) -> None:
+        self.engine, self.base, self.cache = engine, base, Memory(engine)
+        self.name = f"{unique('executor')}:1"
+        self.events: list[Event] = []
+
+    def __call__(self, text: str, files: Mapping[str, bytes] = FILES, **changes) -> str:
+        """The image's ID."""
+        self.events.clear()
+        block: Callable[[int], str] = changes.pop("block_of", lambda line: "block")
+        plan = Plan(
+            name=self.name,
+            dockerfile=parse(text),
+            block_of=block,
+            base_of=lambda reference: self.base,
+            files=file_trees(files),
+            files_key=json.dumps({name: content.decode() for name, content in files.items()}),
+            arguments={"BASE": "x"},
+            **{"layered": False, **changes},
+        )
+        return Executor(self.engine, plan, self.cache, self.events.append).result()  # type: ignore[arg-type]
+
+    @property
+    def ran(self) -> list[str]:
+        """The instructions that were not cached, without FROM."""
+        pairs = zip(self.events, [*self.events[1:], None], strict=True)
+        ran = [e.text for e, after in pairs if isinstance(e, BuildStep) and not isinstance(after, Cached)]
+        return [text for text in ran if not text.startswith("FROM")]
+
+    @property
+    def output(self) -> list[str]:
+        return [event.line for event in self.events if isinstance(event, OutputLine)]
+
+
+@pytest.fixture
+def build(engine: Engine, bookworm) -> Iterator[Build]:
+    made = Build(engine, bookworm.base.image_id)
+    yield made
+    for image in (made.name, *reversed(made.cache.images.values())):
+        if engine.image(image):
+            engine.remove_image(image, force=True)
+
+
+def tree(engine: Engine, image: str) -> dict[str, tuple]:
+    """What an image's files are, without times, which both builders write as the clock says."""
+    container = engine.create_container(unique("tree"), {"Image": image, "Entrypoint": ["/"]})
+    try:
+        archive = io.BytesIO(b"".join(engine.export(container)))
+    finally:
+        engine.remove(container)
+    found: dict[str, tuple] = {}
+    with tarfile.open(fileobj=archive) as tar:
+        for m in tar:
+            content = tar.extractfile(m).read() if m.isreg() else b""  # type: ignore[union-attr]
+            when = m.mtime if m.name.endswith(("srv/f", "lib/f", "x/y/f")) else 0
+            mode = m.mode & ~0o111 if content in FILES.values() else m.mode  # `built` makes files programs
+            found[m.name] = (m.type, oct(mode), m.uid, m.gid, m.linkname, content, when)
+    return found
+
+
+def test_an_image_is_what_docker_build_makes(engine: Engine, build: Build, bookworm):
+    classic = built(engine, DOCKERFILE.replace("RUN false", ""), FILES, buildargs={"BASE": bookworm.base.image_id})
+    try:
+        mine = build(DOCKERFILE)
+        assert tree(engine, mine) == tree(engine, classic)
+        settings = [engine.image(image)["Config"] for image in (mine, classic)]
+        made_by_docker = {"Hostname", "Domainname", "Image"}
+        one, other = ({k: v for k, v in each.items() if v and k not in made_by_docker} for each in settings)
+        assert one == other
+        texts = [str(each["CreatedBy"]) for each in engine.history(mine)]
+        assert "USER daemon" in texts and "RUN /bin/bash -ec (id -u" in "\n".join(texts)
+        described = json.dumps([engine.image(mine), engine.history(mine)])
+        assert "/dev/reprokit" not in described and "helper" not in described
+        layers = sum(1 for text in texts if text.startswith(("RUN", "COPY", "WORKDIR")))
+        assert len(layers_of(engine.image(mine))) == 1 + layers
+    finally:
+        engine.remove_image(classic, force=True)
+
+
+def test_only_what_changed_and_what_follows_runs_again(build: Build):
+    text = """
+FROM x AS a
+RUN echo first > /a
+RUN echo {a} >> /a
+FROM x
+COPY --from=a /a /a
+COPY a.txt /
+RUN cat /a a.txt
+LABEL x={label}
+"""
+    before = build(text.format(a="second", label=1))
+    assert build.output == ["first", "second", "a"]
+    assert build(text.format(a="second", label=2)) != before and build.output == []
+    build(text.format(a="other", label=1))
+    assert build.ran[0].startswith("RUN echo other") and build.output == ["first", "other", "a"]
+    build(text.format(a="other", label=1), {"a.txt": b"changed"})
+    assert build.ran == ["COPY a.txt /", "RUN cat /a a.txt", "LABEL x=1"] and build.output[-1] == "changed"
+    build(text.format(a="other", label=1), no_cache=True)
+    assert len(build.ran) == 6
+
+
+def test_a_block_is_one_layer_and_its_assertions_are_part_of_it(engine: Engine, build: Build):
+    text = "FROM x\nRUN echo > /a\nENV A=1\nRUN test -e /a\nRUN echo > /b\nRUN test -e /b\n"
+    image = build(text, block_of=lambda line: "one" if line < 5 else "two", layered=True)
+    assert len(layers_of(engine.image(image))) == 3
+    # The block's last step failed, so all of the block runs again; the one before it does not.
+    with pytest.raises(StepFailed) as failed:
+        build(text.replace("/b\n", "/c\n", 1), block_of=lambda line: "one" if line < 5 else "two", layered=True)
+    assert (failed.value.block, failed.value.code) == ("two", 1)
+    assert build.ran == ["RUN echo > /c", "RUN test -e /b"]
+
+
+def test_long_steps_of_a_stage_outlive_a_failure_after_them(build: Build):
+    text = "FROM x AS a\nRUN sleep 8; echo compiled\nRUN test -e {file}\nFROM x\nCOPY --from=a /etc/passwd /a\n"
+    with pytest.raises(StepFailed):
+        build(text.format(file="/none"), layered=True)
+    assert build.output == ["compiled"]
+    build(text.format(file="/etc"), layered=True)
+    assert build.output == []
+
+
+def test_a_failed_steps_state_is_kept(engine: Engine, build: Build):
+    kept = f"{unique('failed')}:1"
+    try:
+        with pytest.raises(StepFailed) as failed:
+            build("FROM x\nENV A=b\nRUN echo half > /half; false", keep_failed=kept, failed_labels={"l": "m"})
+        found = tree(engine, kept)
+        assert failed.value.kept == engine.image(kept)["Id"] and found["half"][5] == b"half\n"
+        assert engine.image(kept)["Config"]["Labels"]["l"] == "m"
+        assert "A=b" in engine.image(kept)["Config"]["Env"]
+    finally:
+        engine.remove_image(kept, force=True)
+
+
+def test_a_secret_is_there_for_its_step_only(engine: Engine, build: Build):
+    text = """
+FROM x
+RUN mkdir -p /run/other && ln -s /run/other /run/planted && touch -d 2001-01-01 /run
+RUN --mount=type=secret,id=one --mount=type=secret,id=two,target=/run/planted/deep/two,uid=1,mode=0404 \\
+    --mount=type=secret,id=one,env=ONE cat /run/secrets/one /run/planted/deep/two; echo $ONE; \\
+    stat -L -c '%a %u' /run/secrets/one /run/planted/deep/two; (setsid sh -c 'sleep 1; cat /run/secrets/one' &)
+RUN ! cat /run/secrets/one && ! ls -d /dev/reprokit-* /run/secrets /run/other/deep && stat -c %y /run && env
+"""
+    image = build(text, secrets={"one": b"Xei3ahth\n", "two": b"quahR7ie\n", "three": b"Ohm4aiph"})
+    assert build.output[:5] == ["Xei3ahth", "quahR7ie", "Xei3ahth", "400 0", "404 1"]
+    rest = "\n".join(build.output[5:])
+    assert "2001-01-01" in rest and "Xei3ahth" not in rest and "Ohm4aiph" not in rest
+    saved = b"".join(engine.save(image))
+    assert b"Xei3ahth" not in saved and b"quahR7ie" not in saved
+    with pytest.raises(UsageError, match="needs the secret four"):
+        build("FROM x\nRUN --mount=type=secret,id=four,required true")
+
+
+def test_a_stage_of_nothing_has_only_what_is_copied(engine: Engine, build: Build):
+    image = build("FROM scratch\nCOPY a.txt /b/\nCOPY <<A /c\n$HOME\nA\n")
+    found = {
+        name: each[5]
+        for name, each in tree(engine, image).items()
+        if not name.startswith(("dev", "etc", ".d", "proc", "sys"))
+    }
+    assert found == {"b": b"", "b/a.txt": b"a", "c": b"\n"}
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("COPY none /", "COPY finds no none"),
+        ("COPY a.txt d /x", "needs a folder"),
+        ("COPY --chown=nobody:none a.txt /", "no group 'none'"),
+        ("COPY a.txt ../../etc/passwd/x", "cannot write"),
+        ("USER none\nRUN true", "no user 'none'"),
+    ],
+)
+def test_what_a_step_lacks_is_named(build: Build, line: str, why: str):
+    with pytest.raises(Exception, match=why):
+        build(f"FROM x\n{line}")
