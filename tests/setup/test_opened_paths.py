@@ -18,14 +18,14 @@ CALLS = {
 OTHERS = {
     "what comes with reprokit": """
         commands/help.py compat/distributions.py compat/facts.py config/archives.py container/prepare.py
-        explain/load.py recipe/blocks.py recipe/start.py
+        explain/load.py helper/program.py recipe/blocks.py recipe/start.py
     """,
     "a container's: they run there": """
         profiling/launcher.py profiling/reduce.py
     """,
     "reprokit's own private folders": """
         bench/checkout.py bench/container.py bundle/inputs.py bundle/inputs_import.py container/log.py explain/last.py
-        filelocks.py image/base/stage.py image/entries.py image/record.py nodes/remote_staging.py
+        filelocks.py helper/container.py image/base/stage.py image/entries.py image/record.py nodes/remote_staging.py
         nodes/spool.py nodes/ssh.py oci/blob_folder.py paths.py profiling/peaks.py results/index.py
         results/reproduction.py supply/fetch/download.py supply/fetch/partial.py supply/fetch/pool.py supply/guard.py
         supply/kinds/apt/deb.py supply/kinds/conda/archive.py supply/kinds/conda/environment.py

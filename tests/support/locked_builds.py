@@ -30,8 +30,8 @@ class LockedBuilds:
 
     def __init__(self, engine: Engine, base: BaseImage, store: Store, served: ServedSet) -> None:
         self.engine, self.base, self.store, self.served = engine, base, store, served
-        self.name = unique("locked")
-        self.target = target_of(self.name, base.name)
+        self.target = target_of(unique("locked"), base.name)
+        self.name = f"reprokit/{self.target.label}"
         self.events: list[Event] = []
 
     def __call__(self, made: Rendered, policy: Policy | None = None) -> str:
