@@ -392,13 +392,18 @@ class Executor:
         self.report(BuildStep(self.steps, self.total, self.plan.block_of(line), " ".join(text.split())))
 
     def _history(self, begun: str, steps: Sequence[Step], number: int) -> Iterator[dict[str, Any]]:
-        """An entry for each instruction. Of a block's only the last that changes files has the layer, if there is one."""
+        """An entry for each setting and each layer: that of a block has all its steps."""
         layers = self._layers(begun)
         for group in self._groups(steps, number):
-            last = next((step for step in reversed(group) if step.operation), None)
-            before, layers = layers, self._layers(self.cache.find(last.key)) if last else layers
+            working = [step for step in group if step.operation]
             for step in group:
-                yield {"created_by": _created_by(step), "empty_layer": step is not last or layers == before}
+                if step.operation is None:
+                    yield {"created_by": step.instruction.text, "empty_layer": True}
+                elif step is working[-1]:
+                    before, layers = layers, self._layers(self.cache.find(step.key))
+                    if layers != before or not self.plan.layered:
+                        text = "\n".join(map(_created_by, working))
+                        yield {"created_by": text, "empty_layer": layers == before}
 
     def _layers(self, image: str) -> int:
         return len(layers_of(self.engine.image(image))) if image else 0
