@@ -112,7 +112,7 @@ class _Known:
         if not name.startswith(_RECIPES) or "/" in label:
             return ""
         if label.endswith("--failed"):
-            return "the state before a failed step (--keep-failed)"
+            return "what a failed step left (--keep-failed)"
         return "" if self._has_recipe(label, entry.recipe) else f"no recipe has {label}"
 
     def _has_recipe(self, label: str, path: str) -> bool:
