@@ -72,6 +72,11 @@ def clean(
             notify(f"kept, in use or changed meanwhile: {kept}")
 
 
+def _done(remove: Callable[[], None]) -> bool:
+    remove()
+    return True
+
+
 def _leftovers(engine: Engine) -> list[_Leftover]:
     """In the order in which they can be removed: containers before their images and workspaces."""
     from functools import partial
@@ -100,6 +105,10 @@ def _leftovers(engine: Engine) -> list[_Leftover]:
         *(
             _Leftover("image", one.shown, one.id, one.why, one.size, partial(images.remove, engine, one))
             for one in images.leftovers(engine, {one.id for one in old})
+        ),
+        *(
+            _Leftover(kind, name, name, "left by an interrupted build", 0, partial(_done, remove))
+            for (kind, name), remove in images.left_by_builds(engine).items()
         ),
         *(
             _Leftover("workspace", str(one.path), str(one.path), one.why, one.size, partial(workspace.remove_copy, one))

@@ -167,6 +167,25 @@ class Containers(EngineClient):
         with translated(where=container):
             self.api.put_archive(container, folder, tar)
 
+    def create_volume(self, name: str) -> bool:
+        """Make a volume of this name. False if there is one already."""
+        with translated(where=name):
+            try:
+                self.api.inspect_volume(name)
+                return False
+            except docker.errors.NotFound:
+                self.api.create_volume(name)
+                return True
+
+    def volumes(self) -> list[str]:
+        """The names of all volumes."""
+        with translated():
+            return [volume["Name"] for volume in self.api.volumes()["Volumes"] or ()]
+
+    def remove_volume(self, name: str) -> None:
+        with translated(where=name):
+            self.api.remove_volume(name, force=True)
+
     def networks(self, label: str) -> list[dict[str, Any]]:
         """Networks that carry a label, `NAME` or `NAME=VALUE`."""
         with translated():

@@ -227,18 +227,23 @@ class BuildContainer:
 
 @contextmanager
 def build_container(
-    engine: Engine, image: str, gateway: Path | None = None, settings: Mapping[str, Any] | None = None
+    engine: Engine,
+    image: str,
+    gateway: Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    mounts: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[BuildContainer]:
     """A container of an image for the duration of the context, which ends with this process.
 
-    `gateway` is the path of a gateway's socket, `settings` are more entries of the API's `HostConfig`. Raises
-    EngineError.
+    `gateway` is the path of a gateway's socket, `settings` are more entries of the API's `HostConfig`, `mounts` of its
+    `Mounts`. Raises EngineError.
     """
     name = NAME + secrets.token_hex(6)
     with listening() as (path, control):
         sockets = {"control": str(path), **({"gateway": str(gateway)} if gateway else {})}
         helper = program(str(engine.version().get("Arch", "")))
-        engine.create_container(name, _configuration(image, {"helper": str(helper), **sockets}, settings or {}))
+        own = {"helper": str(helper), **sockets}
+        engine.create_container(name, _configuration(image, own, settings or {}, mounts))
         with ExitStack() as stack:
             stack.callback(_remove, engine, name)
             engine.start(name)
@@ -271,7 +276,9 @@ def _connected(engine: Engine, name: str, control: socket.socket) -> socket.sock
     raise EngineError("the build's container does not start", name, "the engine's own log may say why")
 
 
-def _configuration(image: str, mounts: Mapping[str, str], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _configuration(
+    image: str, own: Mapping[str, str], settings: Mapping[str, Any], mounts: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
     """Capabilities, seccomp and AppArmor are the engine's defaults, as in `docker build`: sudo works in steps."""
     host = {
         "NetworkMode": "none",
@@ -282,8 +289,9 @@ def _configuration(image: str, mounts: Mapping[str, str], settings: Mapping[str,
         "Init": False,
         "Mounts": [
             {"Type": "bind", "Source": source, "Target": f"{_FOLDER}/{target}", "ReadOnly": True}
-            for target, source in mounts.items()
-        ],
+            for target, source in own.items()
+        ]
+        + list(mounts),
         # Programs look up the name of their host.
         "ExtraHosts": ["reprokit:127.0.0.1"],
         **settings,

@@ -14,7 +14,7 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +23,7 @@ from typing import Any
 
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError, UsageError
-from reprokit.helper.container import PATH, BuildContainer, Command, Entry, build_container
+from reprokit.helper.container import NAME, PATH, BuildContainer, Command, Entry, build_container
 from reprokit.image.copying import EPOCH, Trees, copy, image_trees
 from reprokit.image.dockerfile import (
     Copy,
@@ -31,6 +31,7 @@ from reprokit.image.dockerfile import (
     Evaluation,
     Instruction,
     MakeFolder,
+    Mount,
     Operation,
     Run,
     Settings,
@@ -67,7 +68,8 @@ class Plan:
 
     `arguments` are build arguments, `proxies` variables of every step that reach neither image nor cache. `files` is
     the build context, `base_of` returns the engine's image for a reference. `settings` are entries of `HostConfig`,
-    `labels` of the result. The state of a failed step is kept under the name `keep_failed`, unless that is "".
+    `labels` of the result. The state of a failed step is kept under the name `keep_failed`, unless that is "". `caches`
+    tells apart whose cache mounts they are: one stranger's objects must not be another's. Without it none is kept.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Plan:
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     gateway: Path | None = None
     no_cache: bool = False
+    caches: str = ""
     keep_failed: str = ""
     failed_labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -226,19 +229,26 @@ class Executor:
     def _key(self, before: str, operation: Operation, number: int) -> str:
         parts: dict[str, Any] = {"before": before, **operation.key}
         if isinstance(operation, Copy):
-            origin = self.stage_of(operation.origin, number) if operation.origin else None
-            if operation.origin and origin is None:
-                parts["origin"] = self.plan.base_of(operation.origin)
-            else:
-                parts["origin"] = self.built[origin].key if origin is not None else self.plan.files_key
+            parts["origin"] = self._origin_key(operation.origin, number)
+        elif isinstance(operation, Run):
+            binds = (mount for mount in operation.mounts if mount.kind == "bind")
+            parts["binds"] = [self._origin_key(mount.origin, number) for mount in binds]
         return key_of(parts)
+
+    def _origin_key(self, origin: str, number: int) -> str:
+        """What a COPY or a bind takes from."""
+        if not origin:
+            return self.plan.files_key
+        stage = self.stage_of(origin, number)
+        return self.built[stage].key if stage is not None else self.plan.base_of(origin)
 
     def _groups(self, steps: Sequence[Step], number: int) -> Iterator[list[Step]]:
         """The steps that one container does: those of a block, or of one instruction that changes files."""
         group: list[Step] = []
         for step in steps:
-            ends = group and (group[-1].block != step.block if self.plan.layered else group[-1].operation)
-            if ends:
+            alone = any(_mounted(each) for each in (step, *group[-1:]))
+            ends = group[-1].block != step.block if self.plan.layered and group else group and group[-1].operation
+            if group and (ends or (alone and any(each.operation for each in group))):
                 yield group
                 group = []
             group.append(step)
@@ -266,7 +276,12 @@ class Executor:
     def _group(self, image: str, group: Sequence[Step], number: int, settings: Settings) -> str:
         waiting = list(group)
         while waiting:
-            with build_container(self.engine, image, self.plan.gateway, self.plan.settings) as container:
+            with ExitStack() as stack:
+                first = next((step for step in waiting if step.operation), waiting[0])
+                mounts = stack.enter_context(self._mounts(first, number))
+                container = stack.enter_context(
+                    build_container(self.engine, image, self.plan.gateway, self.plan.settings, mounts)
+                )
                 accounts = Accounts(container)
                 began, last = time.monotonic(), ""
                 while waiting:
@@ -335,13 +350,54 @@ class Executor:
             yield trees
 
     @contextmanager
+    def _mounts(self, step: Step, number: int) -> Iterator[list[dict[str, Any]]]:
+        """The mounts of a step, as the API takes them: caches, and copies of what a bind names.
+
+        A bind is a copy in a volume, as the engine mounts no folder of an image. Folders in which they are mounted stay
+        in the layer, empty, if the image does not have them.
+        """
+        found: list[dict[str, Any]] = []
+        with ExitStack() as stack:
+            for mount in _mounted(step):
+                if mount.kind == "tmpfs":
+                    found.append({"Type": "tmpfs", "Target": mount.target})
+                    continue
+                name = f"{NAME}{token_hex(12)}"
+                if mount.kind == "cache" and self.plan.caches and not self.plan.no_cache:
+                    name = f"{NAME}cache-{key_of([self.plan.caches, mount.id])[:24]}"
+                else:
+                    stack.callback(self._without_volume, name)
+                if self.engine.create_volume(name):
+                    self._fill(name, mount, number, f"{self.plan.where}:{step.instruction.line}")
+                entry = {"Type": "volume", "Source": name, "Target": mount.target, "ReadOnly": mount.readonly}
+                found.append({**entry, "VolumeOptions": {"NoCopy": True}})
+            yield found
+
+    def _without_volume(self, name: str) -> None:
+        with suppress(ReprokitError):  # left volumes are removed by `clean`
+            self.engine.remove_volume(name)
+
+    def _fill(self, volume: str, mount: Mount, number: int, where: str) -> None:
+        """Copy into a new volume what a mount names, and give it the owner of a cache."""
+        inside = {"Type": "volume", "Source": volume, "Target": "/volume", "VolumeOptions": {"NoCopy": True}}
+        with build_container(self.engine, self._scratch(), mounts=[inside]) as container:
+            mode = 0o755 if mount.mode is None else mount.mode
+            container.settle(Entry("/volume", stat.S_IFDIR, mode, mount.user, mount.group, EPOCH * 10**9))
+            container.check()
+            if mount.kind == "bind" or mount.origin:
+                text = f"--mount of {mount.source or '/'}"
+                source = Copy(0, text, (posixpath.join("/", mount.source),), "/volume/", "/", mount.origin)
+                with self._trees(source, number) as trees:
+                    copy(container, source, trees, None, where)
+
+    @contextmanager
     def _secrets(self, container: BuildContainer, run: Run, where: str) -> Iterator[dict[str, str]]:
         """A step's secrets, as links to files in a new folder of /dev, which no layer has, and as variables."""
         variables: dict[str, str] = {}
         made: list[str] = []
         folder = f"/dev/reprokit-{token_hex(8)}"
         before: dict[str, Entry] = {}
-        for mount in run.mounts:
+        for mount in (mount for mount in run.mounts if mount.kind == "secret"):
             value = self.plan.secrets.get(mount.id)
             if value is None and mount.required:
                 raise UsageError(f"the step needs the secret {mount.id}", where, f"--secret id={mount.id}")
@@ -451,6 +507,12 @@ _KEPT = (
     "OnBuild",
     "Shell",
 )
+
+
+def _mounted(step: Step) -> list[Mount]:
+    """The mounts of a step that its container has from its beginning."""
+    mounts = step.operation.mounts if isinstance(step.operation, Run) else ()
+    return [mount for mount in mounts if mount.kind != "secret"]
 
 
 def _fitting(history: list[dict[str, Any]], layers: Sequence[str]) -> list[dict[str, Any]]:

@@ -85,7 +85,7 @@ def image_name(target: Target) -> str:
 
 
 def failed_name(label: str) -> str:
-    """The name of what a failed step of NAME:VARIANT left (`--keep-failed`): no variant contains two dashes in a row."""
+    """The name of what a failed step of NAME:VARIANT left. No variant contains two dashes in a row."""
     return f"reprokit/{label}--failed"
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
+from reprokit.helper.container import NAME
 from reprokit.image.entries import full_id
 from reprokit.image.made import STEPS, MadeEntry, above, entries, names_of
 from reprokit.recipe import find
@@ -66,6 +68,18 @@ def remove(engine: Engine, image: LeftoverImage) -> bool:
         for name in image.names or (image.id,):
             engine.remove_image(name)
     return engine.image(image.id) is None
+
+
+def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
+    """What killed builds left, by kind and name, with what removes it: containers that never started, and volumes."""
+    made = {each["Names"][0].lstrip("/"): each for each in engine.containers([])}
+    containers = (name for name, each in made.items() if name.startswith(NAME) and each.get("State") == "created")
+    mounted = {mount.get("Name") for each in made.values() for mount in each.get("Mounts") or ()}
+    volumes = (name for name in engine.volumes() if name.startswith(NAME) and name not in mounted)
+    return {
+        **{("container", name): partial(engine.remove, name, force=True) for name in containers},
+        **{("volume", name): partial(engine.remove_volume, name) for name in volumes},
+    }
 
 
 class _Known:

@@ -11,6 +11,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
+from reprokit.helper.container import NAME
 from reprokit.image.copying import file_trees
 from reprokit.image.dockerfile import parse
 from reprokit.image.events import BuildStep, Cached, Event, OutputLine
@@ -249,3 +250,41 @@ def test_a_stage_of_nothing_has_only_what_is_copied(engine: Engine, build: Build
 def test_what_a_step_lacks_is_named(build: Build, line: str, why: str):
     with pytest.raises(Exception, match=why):
         build(f"FROM x\n{line}")
+
+
+def test_mounts_are_there_for_their_step_only(engine: Engine, build: Build):
+    text = """
+FROM x AS a
+RUN mkdir -p /s/deep && echo staged > /s/deep/file
+FROM x
+RUN echo settled > /before
+RUN --mount=target=/c --mount=from=a,source=/s,target=/opt --mount=type=tmpfs,target=/mnt \\
+    cat /c/d/b.txt /opt/deep/file /before; ! touch /c/x 2> /dev/null; touch /mnt/x; echo late > /after
+RUN ls -A /c /opt /mnt; cat /before /after
+"""
+    image = build(text)
+    assert build.output == ["bstaged", "settled", "/c:", "/mnt:", "/opt:", "settled", "late"]
+    assert "/c" not in engine.image(image)["Config"].get("Volumes", {}) or {}
+    assert build(text) and build.output == []
+    build(text, FILES | {"d/b.txt": b"changed"})
+    assert build.output[0] == "changedstaged"
+    build(text.replace("echo staged", "echo other"))
+    assert build.output[:2] == ["bother", "settled"]
+
+
+def test_a_cache_belongs_to_its_owner_and_is_off_without_the_cache(engine: Engine, build: Build):
+    line = "RUN --mount=type=cache,target=/kept,uid=3,mode=0700 stat -c '%a %u' /kept; cat /kept/x; date +%N >> /kept/x"
+    own, other = unique("mine"), unique("theirs")
+    try:
+        build(f"FROM x\n{line}", caches=own)
+        assert build.output == ["700 3", "cat: /kept/x: No such file or directory"]
+        build(f"FROM x\n{line} # again", caches=own)
+        assert len(build.output) == 2 and build.output[1].isdigit()
+        for changes in ({"caches": other}, {"caches": own, "no_cache": True}, {}):
+            build(f"FROM x\n{line} # {len(changes)}", **changes)
+            assert build.output[1].startswith("cat:"), changes
+    finally:
+        mine = [name for name in engine.volumes() if name.startswith(f"{NAME}cache-")]
+        for name in mine:
+            engine.remove_volume(name)
+    assert len(mine) == 2 and not [name for name in engine.volumes() if name.startswith(NAME)]
