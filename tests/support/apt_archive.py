@@ -19,16 +19,16 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 class Archive:
-    """A suite `bookworm` with components, on loopback; its folder has the name of no distribution's archive."""
+    """A suite `bookworm` with components, on an address that builds reach through their gateway. Its folder is no distribution's."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "own"
         self.folder.mkdir(parents=True)
         handler = partial(_Quiet, directory=str(root))
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = ThreadingHTTPServer(("127.0.0.2", 0), handler)
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}/own"
+        self.url = f"http://127.0.0.2:{self._server.server_port}/own"
 
     def close(self) -> None:
         self._server.shutdown()

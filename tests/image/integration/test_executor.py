@@ -264,7 +264,7 @@ RUN ls -A /c /opt /mnt; cat /before /after
 """
     image = build(text)
     assert build.output == ["bstaged", "settled", "/c:", "/mnt:", "/opt:", "settled", "late"]
-    assert "/c" not in engine.image(image)["Config"].get("Volumes", {}) or {}
+    assert not engine.image(image)["Config"].get("Volumes")
     assert build(text) and build.output == []
     build(text, FILES | {"d/b.txt": b"changed"})
     assert build.output[0] == "changedstaged"

@@ -41,7 +41,7 @@ def base(engine: Engine, images, bookworm, served: Archive) -> BaseImage:
     """Debian 12 whose apt has the local archive, and a vendor's that does not answer."""
     sources = {
         "etc/apt/sources.list": f"deb [trusted=yes] {served.url} bookworm main\n".encode(),
-        "etc/apt/sources.list.d/cuda-ubuntu.list": b"deb [trusted=yes] http://127.0.0.1:9/cuda ./\n",
+        "etc/apt/sources.list.d/cuda-ubuntu.list": b"deb [trusted=yes] http://127.0.0.2:9/cuda ./\n",
     }
     image = images.on(bookworm.base.name, "apt", [sources])
     return BaseImage("nvidia/cuda:1", image, engine.image(image)["Id"], "engine")
