@@ -61,9 +61,10 @@ def inside(engine: Engine) -> Callable[[str, str], str]:
 
 @pytest.fixture(scope="session")
 def served(tmp_path_factory) -> Iterator[tuple[Path, int]]:
+    """A folder and the port at which 127.0.0.2 serves it, an address that builds reach through their gateway."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "notes.txt").write_text("notes of the paper\n")
-    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
+    server = ThreadingHTTPServer(("127.0.0.2", 0), partial(SimpleHTTPRequestHandler, directory=str(folder)))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     yield folder, server.server_port
     server.shutdown()

@@ -24,7 +24,7 @@ def run(tmp_path: Path, urls: list[str], locked: str = "", digest: str = NOTES) 
 
 
 def test_the_addresses_of_a_file_are_tried_in_order_or_those_of_the_lock(tmp_path: Path, served, no_proxies):
-    site = f"http://127.0.0.1:{served[1]}"
+    site = f"http://127.0.0.2:{served[1]}"
     for urls, locked in (([f"{site}/gone.txt", f"{site}/notes.txt"], ""), ([f"{site}/gone.txt"], f"{site}/")):
         done = run(tmp_path, urls, locked)
         assert done.returncode == 0, done.stderr

@@ -44,10 +44,9 @@ def test_docker_build_takes_it(variants: list[Variant]):
     for target, rendered in variants:
         stages = set[str]()
         lines = rendered.dockerfile.splitlines()
-        for step, number in enumerate(rendered.steps, 1):
+        for number in rendered.steps:
             words = lines[number - 1].split()
             assert words[0] in {"ARG", "FROM", "RUN", "ENV", "COPY", "WORKDIR", "SHELL"}, target.label
-            assert rendered.block_of_step(step) == rendered.block_at(number), target.label
             if words[0] == "FROM" and "AS" in words:
                 stages.add(words[-1])
             assert words[0] != "COPY" or words[1].removeprefix("--from=") in stages, target.label

@@ -19,7 +19,10 @@ class _Quiet(SimpleHTTPRequestHandler):
 
 
 class Archive:
-    """A suite `bookworm` with components, on an address that builds reach through their gateway. Its folder is no distribution's."""
+    """A suite `bookworm` with components. Builds reach its address through their gateway, unlike 127.0.0.1.
+
+    Its folder has the name of no distribution's archive.
+    """
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "own"

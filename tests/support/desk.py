@@ -26,14 +26,14 @@ variants:
     sources:
       - {{name: top, git: "https://forge.test/team/top", commit: {commit}, path: /opt/top, submodules: true}}
     files:
-      - {{name: notes.txt, urls: ["http://127.0.0.1:{port}/notes.txt"], path: /opt/notes.txt}}
+      - {{name: notes.txt, urls: ["http://127.0.0.2:{port}/notes.txt"], path: /opt/notes.txt}}
   small:
     base: debian:12
     pins: {{distro: "debian:12"}}
     blocks: [apt, files]
     apt: [tree]
     files:
-      - {{name: notes.txt, urls: ["http://127.0.0.1:{port}/notes.txt"], path: /opt/notes.txt}}
+      - {{name: notes.txt, urls: ["http://127.0.0.2:{port}/notes.txt"], path: /opt/notes.txt}}
 """
 
 

@@ -18,7 +18,7 @@ from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 
-HOSTS = ("127.0.0.1", "localhost")
+HOSTS = ("127.0.0.1", "127.0.0.2", "localhost")
 LOCAL = Own.of(HOSTS)
 # Little time between attempts, and much for each: a server of a test on a busy machine must not seem to stall.
 QUICK = Settings(

@@ -47,7 +47,7 @@ variants:
         patches: [patches/rows.patch]
         keep: false
     files:
-      - {{name: notes.txt, urls: ["http://127.0.0.1:{port}/notes.txt"], path: /opt/notes/notes.txt}}
+      - {{name: notes.txt, urls: ["http://127.0.0.2:{port}/notes.txt"], path: /opt/notes/notes.txt}}
     blocks:
       - apt
       - python

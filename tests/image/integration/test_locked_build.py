@@ -51,7 +51,7 @@ def test_a_lock_is_the_same_each_time_and_refuses_what_has_changed(desk: Desk, s
     assert sha256(NOTES).hexdigest() in text and "six-1.16.0-py2.py3-none-any.whl" in text
     assert text.count("forge.test") == 2
     hosts = {line.split("//")[1].split("/")[0] for line in text.split("'") if "//" in line}
-    assert hosts <= {"forge.test", f"127.0.0.1:{served[1]}"}
+    assert hosts <= {"forge.test", f"127.0.0.2:{served[1]}"}
     assert f"{desk.recipe}:v: up to date" in desk.run("lock", "--check", desk.recipe)
     # Another recipe.
     recipe = desk.file.read_text()
@@ -119,7 +119,7 @@ def test_what_the_lock_or_the_mirrors_lack_is_named_and_taken_on_demand(desk: De
     # A file that the lock does not name.
     before = engine.image(desk.small_image)
     change(files=())
-    address = f"http://127.0.0.1:{served[1]}/notes.txt"
+    address = f"http://127.0.0.2:{served[1]}/notes.txt"
     output = desk.run("build", desk.small, code=1)
     assert f"undeclared download: {address}" in output and "--record" in output, output
     output = desk.run("build", "--record", desk.small)

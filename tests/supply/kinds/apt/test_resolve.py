@@ -32,7 +32,10 @@ EARLY, LATE = "Sat, 05 Sep 2026 09:31:36 UTC", "Fri, 20 Nov 2026 02:12:41 UTC"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Archive]:
     archive = Archive(tmp_path_factory.mktemp("archive"))
-    yield archive
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("http_proxy", "HTTP_PROXY"):
+            patch.delenv(name, raising=False)
+        yield archive
     archive.close()
 
 
@@ -48,10 +51,8 @@ def base(engine: Engine, images, bookworm, served: Archive) -> BaseImage:
 
 
 @pytest.fixture
-def archive(served: Archive, monkeypatch: pytest.MonkeyPatch) -> Archive:
+def archive(served: Archive) -> Archive:
     """The archive, empty."""
-    for name in ("http_proxy", "HTTP_PROXY"):
-        monkeypatch.delenv(name, raising=False)
     served.clear()
     return served
 
@@ -152,13 +153,13 @@ def test_what_cannot_be_installed_is_named_with_its_block(engine, base, archive,
 def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store, monkeypatch):
     archive.publish(EARLY)
     with BaseApt(tools(engine, base, store)) as apt:
-        assert "proxy" not in str(engine.container(apt.name)["Config"]).lower()
+        assert "proxy" not in str(engine.container(apt._container.name)["Config"]).lower()
         assert "http_proxy=http://127.0.0.1:" in apt.ask(["env"]).output
-    assert engine.container(apt.name) is None
+    assert engine.container(apt._container.name) is None
     # A vendor's lists are omitted as the image omits them.
     monkeypatch.setattr(container, "_TRIES", 1)
     assert WITHOUT_VENDOR in (templates() / "blocks/base.j2").read_text()
-    with pytest.raises(SourceError, match=r"cannot download the package lists of me/cuda:1: .*127\.0\.0\.1:9"):
+    with pytest.raises(SourceError, match=r"cannot download the package lists of me/cuda:1: .*127\.0\.0\.2:9"):
         lock_apt([AptInstall("apt", ("app",))], tools(engine, replace(base, reference="me/cuda:1"), store))
 
 
@@ -178,7 +179,7 @@ def test_a_package_manager_that_never_ends(engine, images, bookworm, store, monk
     with pytest.raises(SourceError, match=f"me/base:1 {message}") as caught:
         tried.__enter__()
     assert f"{name}=" in caught.value.hint
-    assert engine.container(tried.name) is None
+    assert engine.container(tried._container.name) is None
 
 
 @in_one_worker
