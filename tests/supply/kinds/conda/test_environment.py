@@ -107,8 +107,8 @@ def test_an_image_has_it_first_on_path(engine: Engine, debian_12: BaseImage, sto
     recipe = load_text(yaml.safe_dump(RECIPE), "recipe.yaml", RECIPE["name"])
     made = render(Target(recipe, "v", Path("recipe.yaml")))
     builds = LockedBuilds(engine, debian_12, store, ServedSet(conda=packages))
-    image = builds(made, pass_all)
-    container = engine.create_container(builds.target.recipe.name, {"Image": image, "Cmd": ["tool-kit"], "User": "1234:1234"})
+    name, image = builds.target.recipe.name, builds(made, pass_all)
+    container = engine.create_container(name, {"Image": image, "Cmd": ["tool-kit"], "User": "1234:1234"})
     try:
         engine.start(container)
         assert b"".join(engine.logs(container, follow=True)) == b"tool-kit 1.0 in /opt/conda\n"
