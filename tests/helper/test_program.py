@@ -7,7 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
-import tempfile
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 from reprokit.errors import EngineError
 from reprokit.helper.program import program
-from tests.support.ports import free_port
+from tests.support.privileges import need_root
 from tests.support.waiting import wait_for
 
 # Compiler and emulator.
@@ -24,6 +24,15 @@ TOOLS = {"amd64": ("x86_64-linux-gnu-gcc", "qemu-x86_64"), "arm64": ("aarch64-li
 NATIVE = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine)
 # As process 1 of a PID namespace, which gets no signal that it does not read.
 PROCESS_1 = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+INSIDE = 'ip link set lo up && exec "$@"'
+# Hands out sockets of the network that it is in.
+SOCKETS = """
+import socket
+ours = socket.socket(fileno=0)
+while ours.recv(1):
+    with socket.socket() as made:
+        socket.send_fds(ours, [b"."], [made.fileno()])
+"""
 
 
 @pytest.fixture(scope="module", params=TOOLS)
@@ -138,16 +147,34 @@ class Reversing:
             client.sendall(received[::-1])
 
 
-class Forwarder:
-    def __init__(self, command: list[str], path: Path) -> None:
-        self.port = free_port()
-        self.process = subprocess.Popen(
-            [*command, "forward", str(self.port), str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert self.process.stdout is not None and self.process.stdout.readline() == b"listening\n"
+class Build:
+    """`helper build` as process 1 of namespaces of its own, with a gateway that answers in reverse."""
+
+    def __init__(self, command: list[str], folder: Path) -> None:
+        self.gateway = Reversing(folder / "gateway").listening
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(folder / "control"))
+            listening.listen()
+            inside = ["unshare", "--net", "--pid", "--fork", "--kill-child", "sh", "-c", INSIDE, "sh"]
+            self.process = subprocess.Popen([*inside, *command, "build", str(folder)])
+            self.control = listening.accept()[0]
+        wait_for(lambda: "signalfd" in descriptors(self.helper))  # then it listens at once
+        enter = ["nsenter", f"--net=/proc/{self.helper}/ns/net", sys.executable, "-c", SOCKETS]
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self.sockets, self.maker = ours, subprocess.Popen(enter, stdin=theirs.fileno())
+
+    @property
+    def helper(self) -> int:
+        return children(self.process.pid)[0]
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), 120)
+        self.sockets.send(b".")
+        _, handles, _, _ = socket.recv_fds(self.sockets, 1, 1)
+        client = socket.socket(fileno=handles[0])
+        client.settimeout(120)
+        wait_for(lambda: client.connect_ex(("127.0.0.1", 3128)) == 0)
+        return client
 
     def ask(self, sent: bytes) -> bytes:
         with self.connect() as client:
@@ -155,48 +182,40 @@ class Forwarder:
             client.shutdown(socket.SHUT_WR)
             return b"".join(iter(lambda: client.recv(65536), b""))
 
-
-@pytest.fixture
-def reversing() -> Iterator[Path]:
-    # A socket's path has room for 107 characters; pytest's own folders are longer.
-    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp") as folder:
-        path = Path(folder) / "s"
-        with Reversing(path).listening:
-            yield path
+    def close(self) -> None:
+        self.sockets.close()
+        self.control.close()
+        assert (self.process.wait(120), self.maker.wait(120)) == (0, 0)
+        self.gateway.close()
 
 
 @pytest.fixture
-def forwarder(command: list[str], reversing: Path) -> Iterator[Forwarder]:
-    made = Forwarder(command, reversing)
+def build(command: list[str], short_path: Path) -> Iterator[Build]:
+    need_root()
+    made = Build(command, short_path)
     yield made
-    made.process.terminate()
-    assert made.process.wait(120) == 0
+    made.close()
 
 
 @pytest.mark.compiler
-def test_forward_carries_both_ways_until_its_standard_input_ends(forwarder: Forwarder):
-    assert forwarder.ask(b"") == b""
+def test_connections_are_carried_both_ways(build: Build):
+    assert build.ask(b"") == b""
     large = os.urandom(3_000_000)
-    assert forwarder.ask(large) == large[::-1]
+    assert build.ask(large) == large[::-1]
     for _ in range(150):
-        with forwarder.connect() as client:
+        with build.connect() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # ends by a reset
             client.send(b"x" * 1000)
-    assert forwarder.process.stdin is not None
-    forwarder.process.stdin.write(b"ignored")
-    forwarder.process.stdin.flush()
-    assert forwarder.ask(b"abc") == b"cba"
-    forwarder.process.stdin.close()
-    assert forwarder.process.wait(120) == 0
+    assert build.ask(b"abc") == b"cba"
 
 
 @pytest.mark.compiler
-def test_forward_serves_more_connections_than_it_holds_at_once(forwarder: Forwarder):
-    clients = [forwarder.connect() for _ in range(200)]
+def test_more_connections_are_served_than_are_held_at_once(build: Build):
+    clients = [build.connect() for _ in range(200)]
     try:
         # Two descriptors a connection, a few of its own.
-        if "qemu" not in str(forwarder.process.args):
-            held = lambda: len(list(Path(f"/proc/{forwarder.process.pid}/fd").iterdir()))  # noqa: E731
+        if "qemu" not in str(build.process.args):
+            held = lambda: len(list(Path(f"/proc/{build.helper}/fd").iterdir()))  # noqa: E731
             wait_for(lambda: held() > 2 * 127)
             assert held() <= 2 * 128 + 8
         for number, client in enumerate(clients):
@@ -210,31 +229,24 @@ def test_forward_serves_more_connections_than_it_holds_at_once(forwarder: Forwar
 
 
 @pytest.mark.compiler
-def test_forward_drops_what_the_other_end_has_closed(command: list[str], tmp_path: Path):
-    with tempfile.TemporaryDirectory(prefix="reprokit-", dir="/tmp") as folder, socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"{folder}/s")
-        server.listen(200)
-        forwarder = Forwarder(command, Path(folder) / "s")
-        server.accept()[0].close()  # its first, to see whether anybody answers
-        held = []
-        try:
-            for _ in range(200):  # more than it has room for
-                held.append(forwarder.connect())
-                server.accept()[0].close()
-        finally:
-            for client in held:
-                client.close()
-            forwarder.process.terminate()
+def test_connections_that_the_gateway_ends_take_no_room(build: Build, short_path: Path):
+    (short_path / "gateway").unlink()
+    held = []
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(short_path / "gateway"))
+        server.listen()
+        for _ in range(200):  # more than there is room for
+            held.append(build.connect())
+            server.accept()[0].close()
+    for client in held:
+        client.close()
 
 
 @pytest.mark.compiler
-def test_forward_says_why_it_cannot(command: list[str], tmp_path: Path):
-    port = str(free_port())
+def test_it_says_why_it_cannot_begin(command: list[str], tmp_path: Path):
     for arguments, code, words in (
-        (["forward", port, str(tmp_path / "none")], 1, "nothing answers at the socket"),
-        (["forward", "0", "s"], 2, "not a port"),
-        (["forward", "99999999999", "s"], 2, "not a port"),
-        (["forward", port, "s" * 200], 2, "too long"),
+        (["build", str(tmp_path)], 1, "nothing answers"),
+        (["build", "s" * 200], 2, "too long"),
         ([], 2, "usage"),
     ):
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)
