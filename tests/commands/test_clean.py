@@ -81,7 +81,7 @@ def labels(call, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         (tmp_path / f"{name}.yaml").write_text(RECIPE.format(name=name))
         labels.append(f"{name}:v")
         text = f"FROM {base}:1\n" + ASSERT.format(block="torch", count=500_000) + ASSERT.format(block=own, count=count)
-        built(engine, text, tag=f"reprokit/{labels[-1]}")
+        built(engine, text, tag=f"reprokit/{labels[-1]}", nocache=False)  # the second has the first's layers
     monkeypatch.setenv("REPROKIT_RECIPES", str(tmp_path))
     yield labels
     for image in (*(f"reprokit/{label}" for label in labels), f"{base}:1"):

@@ -27,7 +27,7 @@ def built(engine: Engine, dockerfile: str, files: Mapping[str, bytes] | None = N
     context = io.BytesIO(tar_of({"Dockerfile": dockerfile.encode(), **(files or {})}))
     # With a cache, the builder would read images that another worker's test removes.
     made = {"fileobj": context, "custom_context": True, "decode": True, "rm": True, "nocache": True}
-    events = list(engine.api.build(**made, use_config_proxy=False, **options))
+    events = list(engine.api.build(**{**made, **options}, use_config_proxy=False))
     assert not [event for event in events if "error" in event], events
     return next(event["aux"]["ID"] for event in reversed(events) if "aux" in event)
 
