@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from reprokit.commands import _options as options
@@ -74,6 +75,7 @@ def build(
                 "seconds": round(result.seconds, 1),
                 "log": str(result.log) if result.log else None,
                 "undeclared": list(result.undeclared),
+                "steps": [asdict(step) for step in result.steps],
             }
         )
         return
@@ -82,7 +84,9 @@ def build(
         more = "its image holds more than the lock names and is not kept"
         echo(f"{target.label} built in {result.seconds:.0f} s; {more}")
     elif result.built:
-        echo(f"{result.name} built in {result.seconds:.0f} s ({result.image_id[:19]})")
+        cached = sum(step.cached for step in result.steps)
+        of = f", {cached} of {len(result.steps)} steps cached" if cached else ""
+        echo(f"{result.name} built in {result.seconds:.0f} s ({result.image_id[:19]}){of}")
     else:
         echo(f"{result.name} is up to date ({result.image_id[:19]})")
 

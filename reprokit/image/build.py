@@ -40,7 +40,7 @@ class BuildResult:
     """`built` is false if an image of the same inputs existed; then there is no log. `state` is the image's.
 
     `undeclared` lists what the build downloaded although its lock does not name it, with `--record`; that image is not
-    kept, so that `name` and `image_id` are empty.
+    kept, so that `name` and `image_id` are empty. `steps` are the instructions with the time of each.
     """
 
     name: str
@@ -52,6 +52,7 @@ class BuildResult:
     record: Path | None = None
     undeclared: tuple[str, ...] = ()
     state: trust.State = "built here"
+    steps: tuple[run.StepTime, ...] = ()
 
 
 def build(
@@ -205,4 +206,14 @@ class _Build:
             found = tuple(map(gateway.hide, lines))
         trust.record(self.engine, image_id, "built here", "build")
         seconds = time.monotonic() - self.started
-        return BuildResult(self.name, image_id, inputs.hash, True, seconds, started.log.path, written, found)
+        return BuildResult(
+            self.name,
+            image_id,
+            inputs.hash,
+            True,
+            seconds,
+            started.log.path,
+            written,
+            found,
+            steps=tuple(started.times),
+        )

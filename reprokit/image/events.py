@@ -16,17 +16,13 @@ class Note:
 
 @dataclass(frozen=True)
 class BuildStep:
-    """An instruction begins. `number` counts from 1 to `total`; `block` is the block that it belongs to."""
+    """An instruction begins, or is `cached`. `number` counts from 1 to `total`; `block` is what it belongs to."""
 
     number: int
     total: int
     block: str
     text: str
-
-
-@dataclass(frozen=True)
-class Cached:
-    """The last step came from the cache."""
+    cached: bool = False
 
 
 @dataclass(frozen=True)
@@ -45,4 +41,4 @@ class Failed:
     message: str
 
 
-Event = Note | BuildStep | Cached | OutputLine | Progress
+Event = Note | BuildStep | OutputLine | Progress

@@ -39,10 +39,11 @@ from reprokit.image.dockerfile import (
     Words,
     global_arguments,
 )
-from reprokit.image.events import BuildStep, Cached, Event, OutputLine
+from reprokit.image.events import BuildStep, Event, Note, OutputLine
 from reprokit.image.labels import FAILED
 from reprokit.image.lines import Lines
 from reprokit.image.made import STEPS, Steps
+from reprokit.image.reasons import StepFacts, facts, reason
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, small_entries
 from reprokit.oci.model import Image, Layer
@@ -70,6 +71,7 @@ class Plan:
     the build context, `base_of` returns the engine's image for a reference. `settings` are entries of `HostConfig`,
     `labels` of the result. The state of a failed step is kept under the name `keep_failed`, unless that is "". `caches`
     tells apart whose cache mounts they are: one stranger's objects must not be another's. Without it none is kept.
+    `earlier` are the steps of the last build, to say why one runs again.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Plan:
     gateway: Path | None = None
     no_cache: bool = False
     caches: str = ""
+    earlier: Sequence[StepFacts] = ()
     keep_failed: str = ""
     failed_labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -101,6 +104,7 @@ class Step:
     operation: Operation | None
     block: str
     key: str = ""
+    facts: StepFacts | None = None
 
 
 @dataclass
@@ -121,6 +125,8 @@ class Executor:
         self.words = Words(plan.dockerfile, plan.where)
         self.built: dict[int, Built] = {}
         self.steps = 0
+        self.facts: list[StepFacts] = []
+        self._said_why = plan.no_cache
         self.total = sum(1 + len(self.stages[at].instructions) for at in self.needed)
 
     @property
@@ -214,17 +220,33 @@ class Executor:
             step = Step(len(steps), instruction, operation, self.plan.block_of(instruction.line))
             if operation:
                 key = step.key = self._key(key, operation, number)
+                step.facts = self._facts(number, step, built.key)
             steps.append(step)
         built.key = key
         done = self._cached(steps, number)
+        self._say_why(steps[done + 1 :])
+        self.facts += [step.facts for step in steps if step.facts]
         if done >= 0:
             built.image = self.cache.find(steps[done].key)
         for step in steps[: done + 1]:
-            self._report_step(step.instruction.line, step.instruction.text)
-            self.report(Cached())
+            self._report_step(step.instruction.line, step.instruction.text, cached=True)
         built.image = self._run(built.image, steps[done + 1 :], number, built.settings)
         built.history += self._history(begun, steps, number)
         return built
+
+    def _facts(self, number: int, step: Step, base: str) -> StepFacts:
+        operation = step.operation
+        variables = operation.environment if isinstance(operation, Run) else {}
+        copies = self._origin_key(operation.origin, number) if isinstance(operation, Copy) else ""
+        return facts(f"{number}.{step.number}", step.instruction.text, variables, copies, base)
+
+    def _say_why(self, steps: Sequence[Step]) -> None:
+        """Say why the first step that runs does so."""
+        first = next((step for step in steps if step.facts), None)
+        if first and first.facts and not self._said_why:
+            self._said_why = True
+            if self.plan.earlier:
+                self.report(Note(f"block {first.block} runs again: {reason(first.facts, self.plan.earlier)}"))
 
     def _key(self, before: str, operation: Operation, number: int) -> str:
         parts: dict[str, Any] = {"before": before, **operation.key}
@@ -443,9 +465,9 @@ class Executor:
         proxies = {} if run.network == "none" else self.plan.proxies
         return Command(run.arguments, {**proxies, **variables}, run.folder, user, group, groups)
 
-    def _report_step(self, line: int, text: str) -> None:
+    def _report_step(self, line: int, text: str, cached: bool = False) -> None:
         self.steps += 1
-        self.report(BuildStep(self.steps, self.total, self.plan.block_of(line), " ".join(text.split())))
+        self.report(BuildStep(self.steps, self.total, self.plan.block_of(line), " ".join(text.split()), cached))
 
     def _history(self, begun: str, steps: Sequence[Step], number: int) -> Iterator[dict[str, Any]]:
         """An entry for each setting and each layer: that of a block has all its steps."""

@@ -7,10 +7,9 @@ from typing import IO, TYPE_CHECKING
 
 from reprokit.display import ProgressDisplay
 from reprokit.formatting import Meter, clock, size
-from reprokit.image.events import BuildStep, Cached, Event, Note, OutputLine
+from reprokit.image.events import BuildStep, Event, Note, OutputLine
 from reprokit.image.shell import without_boilerplate
 from reprokit.supply.fetch.display import summary
-from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.gateway import Gateway
 
 if TYPE_CHECKING:
@@ -22,20 +21,23 @@ _SETTINGS = ("ARG", "ENV", "FROM", "LABEL", "SHELL", "USER", "WORKDIR")
 
 
 class BuildDisplay(ProgressDisplay):
-    """Finished steps with their times, and below them the running one with its last line of output.
+    """A line for each block that ran, with its time, and below them the running step with its last line of output.
 
-    Where there is no terminal, a line for each step and note, and sometimes one for the downloads. Instructions that
-    only set something have no line.
+    Where there is no terminal, a line when a block begins to run, one for each note, and sometimes one for downloads.
     """
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__(stream)
-        self._started = self._step_started = time.monotonic()
+        self._started = self._step_started = self._block_started = time.monotonic()
         self._step: BuildStep | None = None
-        self._cached = False
+        self._block = ""  # the running one
         self._last = ""
         self._gateway: Gateway | None = None
         self._meter = Meter()
+
+    def __exit__(self, *args: object) -> None:
+        self._end_block()
+        super().__exit__(*args)
 
     def progress(self, event: Event) -> None:
         """Show a build's event."""
@@ -43,38 +45,27 @@ class BuildDisplay(ProgressDisplay):
             self._last = event.text
             self.notify(event.text)
         elif isinstance(event, BuildStep):
-            self._done()
-            self._step, self._cached, self._last = event, False, ""
+            self._step, self._last = event, ""
             self._step_started = time.monotonic()
-            if self._plain:
-                self.notify(title(event))
-        elif isinstance(event, Cached):
-            self._cached = True
-            if self._plain:
-                self.notify("  cached")
+            if not event.cached and not _only_sets(event) and event.block != self._block:
+                self._end_block()
+                self._block, self._block_started = event.block, time.monotonic()
+                if not self.width:
+                    self.notify(f"[{event.number}/{event.total}] {event.block}")
         elif isinstance(event, OutputLine):
             self._last = event.line
-        elif isinstance(event, Progress):
+        else:
             self._last = summary(event)
             self.often("downloads", self._last)
-        else:
-            self._done()
-            self._step = None
 
     def traffic(self, gateway: Gateway) -> None:
         """Show the bytes that this gateway serves."""
         self._gateway = gateway
 
-    @property
-    def _plain(self) -> bool:
-        """Whether the step has a line, where there is no terminal."""
-        return not self.width and self._step is not None and not _only_sets(self._step)
-
-    def _done(self) -> None:
-        if self._step and self.width and not _only_sets(self._step):
-            took = "cached" if self._cached else f"{time.monotonic() - self._step_started:.1f} s"
-            line = f"{title(self._step, self._most - len(took) - 2)}  {took}"
-            self.notify(line, "dim" if self._cached else None)
+    def _end_block(self) -> None:
+        if self._block and self.width:
+            self.notify(f"{self._block}  {time.monotonic() - self._block_started:.1f} s")
+        self._block = ""
 
     @property
     def _most(self) -> int:

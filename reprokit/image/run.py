@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import re
 import signal
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from reprokit.formatting import binary_size
 from reprokit.host import disk
 from reprokit.host.kills import KernelWatch
 from reprokit.host.machine import fitting_jobs
-from reprokit.image import made, trust
+from reprokit.image import made, reasons, trust
 from reprokit.image.copying import file_trees
 from reprokit.image.dockerfile import parse
 from reprokit.image.events import BuildStep, Event, Failed, Note, OutputLine
@@ -85,6 +86,16 @@ def check_host(engine: Engine, target: Target, notify: Notify) -> None:
         )
 
 
+@dataclass(frozen=True)
+class StepTime:
+    """An instruction of a build, and the seconds that it took."""
+
+    block: str
+    text: str
+    cached: bool
+    seconds: float
+
+
 @dataclass
 class BuildRun:
     """One build; `gateway_socket` is the path at which its steps reach the gateway."""
@@ -103,6 +114,8 @@ class BuildRun:
         self.kernel = KernelWatch()
         self.labels = labels(self.target, self.inputs, self.options.forced)
         self.steps = made.Steps(self.engine, self.target)
+        self.times: list[StepTime] = []
+        self._began = time.monotonic()
 
     def result(self) -> tuple[str, Path]:
         """Build; returns the image's ID and the record. In any case the log is closed and the record written."""
@@ -113,11 +126,14 @@ class BuildRun:
         try:
             with self.kernel:
                 try:
-                    image_id = Executor(self.engine, self._plan(), self.steps, self._report).result()
+                    executor = Executor(self.engine, self._plan(), self.steps, self._report)
+                    image_id = executor.result()
                 except StepFailed as failure:
                     result |= {"block": failure.block, "step": failure.step}
                     raise self._failure(failure) from None
-            result |= {"result": "built", "image": image_id}
+            result |= {"result": "built", "image": image_id, "steps": [asdict(each) for each in self._ended()]}
+            with suppress(OSError):
+                reasons.keep(self.target, executor.facts)
         except ReprokitError as error:
             result |= {"result": "failed", "message": error.message}
             raise
@@ -148,6 +164,7 @@ class BuildRun:
             secrets=self.options.secrets,
             gateway=self.gateway_socket,
             no_cache=self.options.no_cache,
+            earlier=reasons.last(self.target),
             keep_failed=failed_name(self.target.label) if self.options.keep_failed else "",
             failed_labels=failed,
         )
@@ -172,8 +189,19 @@ class BuildRun:
             self.log.output(event.line)
         elif isinstance(event, BuildStep):
             self.output = OutputRecording()
-            self.log.line(f"[{event.number}/{event.total}] {event.block}: {without_step(event.text)}")
+            text = without_step(event.text)
+            self._ended()
+            self.times.append(StepTime(event.block, text, event.cached, 0.0))
+            self._began = time.monotonic()
+            self.log.line(f"[{event.number}/{event.total}] {event.block}: {text}{' (cached)' if event.cached else ''}")
+            event = replace(event, text=text)
         self.progress(event)
+
+    def _ended(self) -> list[StepTime]:
+        """The steps so far; the last one has ended now."""
+        if self.times and not self.times[-1].cached:
+            self.times[-1] = replace(self.times[-1], seconds=round(time.monotonic() - self._began, 2))
+        return self.times
 
     def _failure(self, failure: StepFailed) -> ReprokitError:
         step = without_step(self.gateway.hide(failure.step))

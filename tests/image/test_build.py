@@ -21,7 +21,7 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, WorkFailed
 from reprokit.explain.judge import explain
 from reprokit.explain.last import read_log
-from reprokit.image.events import BuildStep, Cached, Note, OutputLine
+from reprokit.image.events import BuildStep, Note, OutputLine
 from reprokit.image.lines import HALF, Lines
 from reprokit.image.run import BuildRun
 from tests.support.builds import Builds
@@ -78,10 +78,8 @@ def test_an_image_is_described_logged_and_built_once(builds: Builds, engine: Eng
     assert engine.image(result.name)["Id"] == result.image_id
     # The gateway has another password in each build: a step is the same.
     assert builds(MADE + "ENV MORE=1\n").inputs != result.inputs
-    (index,) = (
-        i for i, e in enumerate(builds.events) if isinstance(e, BuildStep) and e.text.startswith("RUN echo made")
-    )
-    assert builds.events[index + 1] == Cached()
+    (step,) = (each for each in builds.seen(BuildStep) if each.text.startswith("RUN echo made"))
+    assert step.cached
 
 
 def test_a_failed_step_names_its_block_and_cause_and_what_it_left_is_kept(

@@ -12,7 +12,7 @@ import pytest
 from reprokit.errors import EngineError, WorkFailed
 from reprokit.image import made
 from reprokit.image.entries import EntryList
-from reprokit.image.events import Cached
+from reprokit.image.events import BuildStep
 from reprokit.image.leftovers import leftovers, remove
 from reprokit.image.made import MadeEntry
 from reprokit.recipe.find import Target
@@ -67,11 +67,11 @@ def test_replaced_images_go_earlier_steps_are_leftovers_and_the_cache_is_none(sa
         saved(TWO_STAGES % "other" + "RUN exit 3\n", keep_failed=True)
     kept = f"reprokit/{saved.target.label}--failed"
     (image,) = leftovers(engine)
-    assert (image.names, image.why) == ((kept,), "the state before a failed step (--keep-failed)")
+    assert (image.names, image.why) == ((kept,), "what a failed step left (--keep-failed)")
     assert remove(engine, image) and engine.image(kept) is None
     assert reasons(engine) == {}
     saved(TWO_STAGES % "two" + "ENV A=1\n")
-    assert saved.seen(Cached)
+    assert [step for step in saved.seen(BuildStep) if step.cached]
 
 
 def test_an_image_goes_with_its_recipe_and_no_strangers_image_does(saved, engine, base):

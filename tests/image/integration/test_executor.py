@@ -14,7 +14,7 @@ from reprokit.errors import UsageError
 from reprokit.helper.container import NAME
 from reprokit.image.copying import file_trees
 from reprokit.image.dockerfile import parse
-from reprokit.image.events import BuildStep, Cached, Event, OutputLine
+from reprokit.image.events import BuildStep, Event, OutputLine
 from reprokit.image.executor import Executor, Plan, StepFailed
 from reprokit.oci.store import layers_of
 from tests.support.images import built
@@ -99,8 +99,7 @@ class Build:
     @property
     def ran(self) -> list[str]:
         """The instructions that were not cached, without FROM."""
-        pairs = zip(self.events, [*self.events[1:], None], strict=True)
-        ran = [e.text for e, after in pairs if isinstance(e, BuildStep) and not isinstance(after, Cached)]
+        ran = [event.text for event in self.events if isinstance(event, BuildStep) and not event.cached]
         return [text for text in ran if not text.startswith("FROM")]
 
     @property
