@@ -42,7 +42,7 @@ from reprokit.image.dockerfile import (
 from reprokit.image.events import BuildStep, Event, Note, OutputLine
 from reprokit.image.labels import FAILED
 from reprokit.image.lines import Lines
-from reprokit.image.made import STEPS, Steps
+from reprokit.image.made import Steps, step_name
 from reprokit.image.reasons import StepFacts, facts, reason
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, small_entries
@@ -315,10 +315,11 @@ class Executor:
                         self._do(container, accounts, step, number)
                     except StepFailed as failure:
                         if self.plan.keep_failed:
-                            kept = self.engine.commit(container.name, STEPS, "failed")
+                            temporary = step_name(token_hex(16))
+                            kept = self.engine.commit(container.name, *temporary.rsplit(":", 1))
                             name, labels = self.plan.keep_failed, {**self.plan.failed_labels, FAILED: step.block}
                             failure.kept = self._sealed(name, kept, settings, [], labels)
-                            self.engine.remove_image(f"{STEPS}:failed")
+                            self.engine.remove_image(temporary)
                         raise
                     last = step.key
                     # What a stage's product is copied from may have any number of layers.
@@ -333,7 +334,8 @@ class Executor:
 
     def _commit(self, container: BuildContainer, key: str) -> str:
         started = time.monotonic()
-        image = self.engine.commit(container.name, STEPS, key[:32])
+        self.cache.clear(key)
+        image = self.engine.commit(container.name, *step_name(key).rsplit(":", 1))
         self._commit_s = time.monotonic() - started
         self.cache.keep(key, image)
         return image
@@ -509,8 +511,11 @@ class Executor:
             "history": [{"created": created, **each} for each in _fitting(history, layers)],
         }
         image = Image(name, json.dumps(document).encode(), tuple(Layer(each, 0, None) for each in layers))
-        store = ImageStore(self.engine, form_of(self.engine.info(), self.engine.version()), LayerChains([(layers, of)]))
-        self.engine.load(iter([small_entries([with_store_blobs(image, store)]) + END]))
+        form = form_of(self.engine.info(), self.engine.version())
+        image = with_store_blobs(image, ImageStore(self.engine, form, LayerChains([(layers, of)])))
+        if name == self.plan.name:
+            self.cache.announce(form.id_of(image))
+        self.engine.load(iter([small_entries([image]) + END]))
         return str((self.engine.image(name) or {}).get("Id", image.id))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,12 +14,13 @@ from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
 from reprokit.helper.container import NAME
 from reprokit.image.entries import full_id
-from reprokit.image.made import STEPS, MadeEntry, above, entries, names_of
+from reprokit.image.made import MadeEntry, above, entries, names_of, step_name
 from reprokit.recipe import find
 from reprokit.recipe.load import load_file
 
 _RECIPES = "reprokit/"
 SNAPSHOTS = "reprokit-snapshot"
+_STALE_S = 3600
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ def leftovers(engine: Engine, gone: Collection[str] = ()) -> list[LeftoverImage]
     names = {name.lstrip("/") for each in containers for name in each.get("Names") or ()}
     known = _Known({one: entry for one, entry in entries(engine).items() if one in listed}, listed, names)
     reasons = {one: why for one in known.made if (why := known.reason(one))}
+    for one, image in listed.items():
+        names_here = names_of(image)
+        if one not in known.made and names_here and all(name.startswith(step_name("")) for name in names_here):
+            reasons[one] = "left by an interrupted build"
     needed = {full_id(each["ImageID"]) for each in containers} | (listed.keys() - reasons.keys())
     for one in needed:
         for kept in (one, *above(one, parents)):
@@ -71,9 +77,17 @@ def remove(engine: Engine, image: LeftoverImage) -> bool:
 
 
 def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
-    """What killed builds left, by kind and name, with what removes it: containers that never started, and volumes."""
+    """What killed builds left, by kind and name, with what removes it: containers that never started, and volumes.
+
+    A container of another user's build may be about to start, or to be read.
+    """
     made = {each["Names"][0].lstrip("/"): each for each in engine.containers([])}
-    containers = (name for name, each in made.items() if name.startswith(NAME) and each.get("State") == "created")
+    old = time.time() - _STALE_S
+    containers = (
+        name
+        for name, each in made.items()
+        if name.startswith(NAME) and each.get("State") == "created" and each["Created"] < old
+    )
     mounted = {mount.get("Name") for each in made.values() for mount in each.get("Mounts") or ()}
     volumes = (name for name in engine.volumes() if name.startswith(NAME) and name not in mounted)
     return {
@@ -116,7 +130,7 @@ class _Known:
         repository, _, tag = name.rpartition(":")
         if repository == SNAPSHOTS:
             return "" if tag.removesuffix(".next") in self._containers else "files of a container that is gone"
-        if repository == STEPS:
+        if name.startswith(step_name("")):
             return "" if entry.build in self._cached else f"left by an earlier build of {entry.owner}"
         if repository == f"{OWN_IMAGES}/stage":
             return "left by an interrupted build of a base"

@@ -5,20 +5,23 @@ Labels and names do not count: anyone can give them to an image.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from reprokit import paths
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
 from reprokit.image import trust
 from reprokit.image.entries import EntryList, engine_name, full_id, now
 from reprokit.recipe.find import Target
+from reprokit.supply.store import key_of
 
-# The names of committed steps: an image without one is listed as a leftover, and pruned.
-STEPS = f"{OWN_IMAGES}/step"
+# Committed steps, which have names so that `docker image prune` leaves them.
+_STEPS = f"{OWN_IMAGES}/step"
 Role = Literal["image", "step", "failed", "base", "stage", "snapshot"]
 
 
@@ -63,6 +66,11 @@ def record(engine: Engine, image_id: str, role: Role, owner: str) -> None:
         found[full_id(image_id)] = MadeEntry(full_id(image_id), role, owner, engine_name(engine), now())
 
 
+def step_name(key: str) -> str:
+    """The name of a step's image, with that of this installation: `clean` finds what was killed before its record."""
+    return f"{_STEPS}:{key_of([str(paths.state()), os.getuid()])[:12]}-{key[:32]}"
+
+
 class Steps:
     """The steps that builds committed, by their keys: of this build, and those of earlier ones that it uses.
 
@@ -85,6 +93,12 @@ class Steps:
             self._used.add(image)
         return image
 
+    def clear(self, key: str) -> None:
+        """Remove an image of this name that was killed before its record: without its name, nothing would find it."""
+        if (image := self._engine.image(step_name(key))) and full_id(image["Id"]) not in self._known.values():
+            with suppress(ReprokitError):
+                self._engine.remove_image(step_name(key))
+
     def keep(self, key: str, image: str) -> None:
         """Record a step's image, which was just committed. Raises EngineError."""
         image = full_id(image)
@@ -93,6 +107,11 @@ class Steps:
         self._new.append(image)
         with _LIST.changing(self._engine) as found:
             found[image] = self._entry(image, "step", key)
+
+    def announce(self, image_id: str) -> None:
+        """Record the image that is about to be loaded. Raises EngineError."""
+        with _LIST.changing(self._engine) as found:
+            found[full_id(image_id)] = self._entry(full_id(image_id), "image", "")
 
     def finish(self, image_id: str = "") -> None:
         """Record what this build used, and its image. Raises EngineError."""

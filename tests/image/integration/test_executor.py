@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
 import tarfile
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.helper.container import NAME
+from reprokit.image import made
 from reprokit.image.copying import file_trees
 from reprokit.image.dockerfile import parse
 from reprokit.image.events import BuildStep, Event, OutputLine
 from reprokit.image.executor import Executor, Plan, StepFailed
+from reprokit.image.leftovers import leftovers, remove
+from reprokit.image.made import step_name
 from reprokit.oci.store import layers_of
+from reprokit.recipe import find
 from tests.support.images import built
+from tests.support.kill_moments import KillMoments
 from tests.support.names import unique
+from tests.support.paths import ROOT
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -72,6 +84,12 @@ class Memory:
 
     def keep(self, key: str, image: str) -> None:
         self.images[key] = image
+
+    def announce(self, image_id: str) -> None:
+        pass
+
+    def clear(self, key: str) -> None:
+        pass
 
 
 class Build:
@@ -287,3 +305,54 @@ def test_a_cache_belongs_to_its_owner_and_is_off_without_the_cache(engine: Engin
         for name in mine:
             engine.remove_volume(name)
     assert len(mine) == 2 and not [name for name in engine.volumes() if name.startswith(NAME)]
+
+
+KILLED = """
+import sys
+from reprokit.engine import Engine
+from reprokit.image.made import Steps
+from tests.image.integration.test_executor import Build, LONG
+from tests.support.builds import target_of
+build = Build(Engine.connect(), sys.argv[1])
+build.name, build.cache = sys.argv[2], Steps(build.engine, target_of(sys.argv[3]))
+print(build(LONG, block_of=str, layered=True))
+build.cache.finish()
+print(*(len(build.ran), *build.output))
+"""
+LONG = "FROM x\nCOPY a.txt /\n" + "".join(f"RUN sleep 0.3; echo {n} > /{n}; echo {n}\n" for n in range(6))
+
+
+@pytest.mark.long
+@pytest.mark.kills(3)
+def test_builds_killed_at_random_moments_leave_nothing_and_go_on(
+    engine: Engine, bookworm, home: Path, tmp_path: Path, monkeypatch, kills: int
+):
+    label = unique("killed")
+    name, killed = f"{label}:1", 0
+    command = [sys.executable, "-c", KILLED, bookworm.base.image_id, name, label]
+    options = {"cwd": ROOT, "env": os.environ | {"TMPDIR": str(tmp_path)}, "stdout": subprocess.PIPE, "text": True}
+
+    def running() -> bool:
+        """Whether a container of this test runs: its sockets are in the test's own folder."""
+        mounts = [mount for each in engine.containers([]) if each["State"] == "running" for mount in each["Mounts"]]
+        return any(str(mount.get("Source")).startswith(str(tmp_path)) for mount in mounts)
+
+    moments = KillMoments(7, 0.1, takes=8)
+    try:
+        while killed < kills:
+            process = subprocess.Popen(command, **options)  # type: ignore[call-overload]
+            moments.wait()
+            process.send_signal(signal.SIGKILL)
+            killed += moments.noted(process.wait() == -signal.SIGKILL)
+            wait_for(lambda: not running())
+        done = subprocess.run(command, check=True, **options).stdout.split()  # type: ignore[call-overload]
+        ran = int(done[1])
+        assert engine.image(name)["Id"] == done[0] and not running()
+        assert done[2:] == [str(n) for n in range(6 - ran, 6)] and tree(engine, name)["5"][5] == b"5\n"
+    finally:
+        engine.remove_image(name, force=True)
+        monkeypatch.setattr(find, "recipe_files", dict)
+        for leftover in leftovers(engine):
+            assert remove(engine, leftover)
+        steps = [tag for each in engine.images([]) for tag in each["RepoTags"] or () if tag.startswith(step_name(""))]
+        assert not steps and not [entry for entry in made.entries(engine).values() if engine.image(entry.id)]
