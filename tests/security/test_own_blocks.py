@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from dockerfile_parse import DockerfileParser
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.errors import UsageError
 from reprokit.image import own_blocks, sandbox
+from reprokit.image.dockerfile import parse
 from reprokit.image.instructions import checked
 from reprokit.image.render import render
 from tests.support.paths import ROOT
@@ -323,11 +322,11 @@ PIECES = [
 @settings(max_examples=400)
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
 @pytest.mark.slow
-def test_another_parser_reads_what_was_checked(text):
+def test_the_parser_of_builds_reads_what_was_checked(text):
     try:
         accepted = checked(text, "own.j2", ["git"])
     except UsageError:
         return
-    read = DockerfileParser(fileobj=io.BytesIO(b"FROM base AS own\n" + accepted.encode() + b"USER end\n")).structure
-    words = [each["instruction"] for each in read if each["instruction"] != "COMMENT"]
-    assert words[0] == "FROM" and words[-1] == "USER" and set(words[1:-1]) <= {"RUN", "ENV", "WORKDIR", "COPY"}
+    (stage,) = parse(f"FROM base AS own\n{accepted}USER end\n").stages
+    *own, last = [each.name for each in stage.instructions]
+    assert last == "USER" and set(own) <= {"RUN", "ENV", "WORKDIR", "COPY"}

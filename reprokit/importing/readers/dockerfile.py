@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import io
 import shlex
+from collections.abc import Iterator
 from string import Template
 
-from dockerfile_parse import DockerfileParser
+from e2b_dockerfile_utils import DockerfileInstruction, parse_dockerfile_ast
 
 from reprokit.importing.installs import script_statements
 from reprokit.importing.model import SourceFile, Statements
-from reprokit.untrusted.documents import parsed
 
 MOST = 1 << 20
 _INSTRUCTIONS = 2000
@@ -28,33 +27,35 @@ def reads(path: str, size: int) -> bool:
 
 
 def read(file: SourceFile) -> Statements:
-    text, bodies = _without_heredocs(file.text)
-    parser = DockerfileParser(fileobj=io.BytesIO(text.encode("utf-8", "replace")), env_replace=False)
-    lines = text.split("\n")
+    try:
+        steps = parse_dockerfile_ast(file.text).instructions[:_INSTRUCTIONS]
+    except ValueError as error:
+        yield file.states("unread", str(error)[:_SHOWN], getattr(error, "line", None) or 1)
+        return
+    lines = file.text.split("\n")
     known: dict[str, str] = {}
     stages: dict[str, str] = {}
     bases: list[tuple[str, int]] = []
-    for step in parser.structure[:_INSTRUCTIONS]:
-        instruction, value, here = step["instruction"], step["value"], step["startline"] + 1
-        if instruction == "FROM":
-            words = [word for word in value.split() if not word.startswith("--")]
-            named = _expanded(words[0], known) if words else ""
+    for step in steps:
+        here, words = step.start_line, step.args
+        if step.name == "FROM" and words:
+            named = _expanded(words[0], known)
             bases.append((stages.get(named, named), here))
             if len(words) == 3 and words[1].lower() == "as":
                 stages[words[2]] = bases[-1][0]
-        elif instruction in ("ARG", "ENV"):
-            for name, text in _assignments(value):
-                known[name] = _expanded(text, known)[:_LONGEST]
-                if instruction == "ENV" and "$" not in known[name]:
+        elif step.name in ("ARG", "ENV"):
+            pairs = zip(words[::3], words[1::3], strict=False) if step.name == "ENV" else _defaults(words)
+            for name, text in pairs:
+                known[name] = _expanded(_unquoted(text), known)[:_LONGEST]
+                if step.name == "ENV" and name.isidentifier() and "$" not in known[name]:
                     yield file.states("env", f"{name}={known[name]}", here)
-        elif instruction == "WORKDIR":
-            yield file.states("workdir", _expanded(value, known), here)
-        elif instruction == "RUN":
-            body = bodies.get(step["endline"], "")
-            script = _script(lines[step["startline"] : step["endline"] + 1], value, known, body)
-            yield from script_statements(file.part(script, here))
-        elif instruction == "ADD" and "://" in value:
-            yield file.states("unread", f"what this adds: {value[:_SHOWN]}", here)
+        elif step.name == "WORKDIR" and words:
+            yield file.states("workdir", _expanded(words[0], known), here)
+        elif step.name == "RUN":
+            yield from script_statements(file.part(_script(lines, step, known), here))
+        elif step.name == "ADD" and "://" in step.original:
+            added = step.original.split(None, 1)[1]
+            yield file.states("unread", f"what this adds: {added[:_SHOWN]}", here)
     # The last stage is the image, so it comes first. A stage that continues another one has its base.
     last: dict[str, int] = {}
     for image, line in reversed(bases):
@@ -81,73 +82,39 @@ def image_statements(file: SourceFile, image: str, line: int) -> Statements:
             yield file.states("cuda", f"=={part.removeprefix('cuda')}.*", line)
 
 
-def _without_heredocs(text: str) -> tuple[str, dict[int, str]]:
-    """The file with empty lines in place of heredocs; these, with their last line, by the line that they follow."""
-    lines, bodies = text.splitlines(), dict[int, str]()
-    left = iter(enumerate(lines))
-    instruction = ""
-    for number, line in left:
-        if not (comment := line.lstrip().startswith("#")):
-            instruction = instruction or line.split(None, 1)[0].upper() if line.strip() else instruction
-            ends = _heredocs(line) if instruction in ("RUN", "COPY", "ADD") else []
-            body: list[str] = []
-            for end in ends:
-                for inner, part in left:
-                    lines[inner] = ""
-                    body.append(part.lstrip("\t"))
-                    if body[-1] == end:
-                        break
-            if body:
-                bodies[number] = "\n".join(body)
-        if not comment and not line.rstrip().endswith("\\"):
-            instruction = ""
-    return "\n".join(lines), bodies
-
-
-def _heredocs(line: str) -> list[str]:
-    """The words that end the heredocs that begin in a line: `<<EOF`, `<<-EOF`, `<<"EOF"`."""
-    found = []
-    for word in line.split():
-        mark = word.lstrip("0123456789")
-        if mark.startswith("<<") and not mark.startswith("<<<"):
-            end = mark[2:].removeprefix("-").strip("\"'")
-            if end.isidentifier():
-                found.append(end)
-    return found
-
-
 def _expanded(text: str, known: dict[str, str]) -> str:
     """The text with the values of its variables. They may name each other, so it is limited."""
     return Template(text).safe_substitute(known) if text.count("$") <= _MOST_VARIABLES else text
 
 
-def _assignments(value: str) -> list[tuple[str, str]]:
-    """The names and values of ENV or ARG, also of the old form `ENV NAME VALUE`."""
-    words, found = value.split(), []
-    if len(words) > 1 and "=" not in words[0]:
-        return [(words[0], " ".join(words[1:]).strip("\"'"))]
-    with contextlib.suppress(ValueError):  # a quotation mark that is not closed
-        words = shlex.split(value)
+def _defaults(words: list[str]) -> Iterator[tuple[str, str]]:
+    """The arguments of an ARG that have a default."""
     for word in words:
         name, equals, text = word.partition("=")
-        if equals and name.isidentifier():
-            found.append((name, text.strip("\"'")))
-    return found
+        if equals:
+            yield name, text
 
 
-def _script(lines: list[str], value: str, known: dict[str, str], body: str) -> str:
-    """The script of a RUN as a shell reads it, each line where it stands in the file. `body` are its heredocs."""
-    if value.startswith("["):
-        with contextlib.suppress(ValueError):
-            return shlex.join(map(str, parsed(value)))
+def _unquoted(text: str) -> str:
+    with contextlib.suppress(ValueError):  # a quotation mark that is not closed
+        return " ".join(shlex.split(text))
+    return text.strip("\"'")
+
+
+def _script(lines: list[str], step: DockerfileInstruction, known: dict[str, str]) -> str:
+    """The script of a RUN as a shell reads it, each line where it stands in the file."""
+    if step.json:
+        return shlex.join(step.args)
+    inside = sum(each.content.count("\n") + 1 for each in step.heredocs)
+    own, body = lines[step.start_line - 1 : step.end_line - inside], lines[step.end_line - inside : step.end_line]
     # The builder drops lines of comments, which a shell would take for the end of the command.
-    kept = ["\\" if line.lstrip().startswith("#") else line for line in lines]
+    kept = ["\\" if line.lstrip().startswith("#") else line for line in own]
     kept[0] = kept[0].lstrip()[len("RUN") :]
     script = _without_options("\n".join(kept))
-    if body and script.strip().startswith("<<"):  # the heredoc is the script
-        script = "\n" * len(lines) + body.rpartition("\n")[0]
+    if step.heredocs and script.strip().startswith("<<"):  # the heredoc is the script
+        script = "\n" * len(own) + "\n".join(line.lstrip("\t") for line in body[:-1])
     elif body:
-        script += f"\n{body}"
+        script += "\n" + "\n".join(line.lstrip("\t") for line in body)
     return _expanded(script, known)
 
 
