@@ -108,13 +108,20 @@ class Step:
 
 
 @dataclass
-class Built:
-    """A stage that is complete: its last image, settings, key and history (text, whether it made a layer)."""
+class Evaluated:
+    """A stage before it runs: its steps, settings, last key, and the history of its base.
 
-    image: str
+    It begins at the stage `parent`, or at the image `base`. `done` is the number of the last step that is cached, -1
+    for none.
+    """
+
     settings: Settings
     key: str
     history: list[dict[str, Any]]
+    parent: int | None = None
+    base: str = ""
+    steps: list[Step] = field(default_factory=list)
+    done: int = -1
 
 
 class Executor:
@@ -123,7 +130,8 @@ class Executor:
     def __init__(self, engine: Engine, plan: Plan, cache: Steps, report: Callable[[Event], None]) -> None:
         self.engine, self.plan, self.cache, self.report = engine, plan, cache, report
         self.words = Words(plan.dockerfile, plan.where)
-        self.built: dict[int, Built] = {}
+        self.evaluated: dict[int, Evaluated] = {}
+        self.images: dict[int, str] = {}
         self.steps = 0
         self.facts: list[StepFacts] = []
         self._said_why = plan.no_cache
@@ -182,57 +190,81 @@ class Executor:
 
     def result(self) -> str:
         for number in self.needed:
-            self.built[number] = self._stage(number)
-        last = self.built[len(self.stages) - 1]
-        return self._sealed(self.plan.name, last.image, last.settings, last.history, self.plan.labels)
+            self.evaluated[number] = self._evaluate(number)
+        self.total = sum(1 + len(each.steps) for each in self.evaluated.values())
+        last = len(self.stages) - 1
+        for number in self.needed:
+            # Nothing of what is cached needs the stages before it.
+            if number not in self._running:
+                self._report_stage(number, len(self.evaluated[number].steps))
+        for number in self._running:
+            self.images[number] = self._run(number)
+        name, settings = self.plan.name, self.evaluated[last].settings
+        return self._sealed(name, self._image(last), settings, self._history(last), self.plan.labels)
 
-    def _begin(self, number: int) -> Built:
+    @cached_property
+    def _running(self) -> list[int]:
+        """The stages of which something runs, in order."""
+        found = set[int]()
+        waiting = [len(self.stages) - 1]
+        while waiting:
+            stage = self.evaluated[number := waiting.pop()]
+            left = stage.steps[stage.done + 1 :]
+            if number in found or not any(step.operation for step in left):
+                continue
+            found.add(number)
+            if stage.done < 0 and stage.parent is not None:
+                waiting.append(stage.parent)
+            origins = (origin for step in left if step.operation for origin in _origins(step.operation))
+            waiting += [needed for origin in origins if (needed := self.stage_of(origin, number)) is not None]
+        return sorted(found)
+
+    def _image(self, number: int) -> str:
+        """The image of a stage that ran, is cached, or does nothing to files."""
+        stage = self.evaluated[number]
+        if number in self.images:
+            return self.images[number]
+        if stage.done >= 0:
+            return self.cache.find(stage.steps[stage.done].key)
+        return self._image(stage.parent) if stage.parent is not None else stage.base
+
+    def _begin(self, number: int) -> Evaluated:
         """What a stage begins at."""
         stage = self.stages[number]
         base = self._base(stage)
-        if (earlier := self.stage_of(base, number)) is not None:
-            found = self.built[earlier]
-            return Built(found.image, found.settings.copy(), found.key, list(found.history))
-        image_id = self._scratch() if base == "scratch" else self.plan.base_of(base)
-        described = self.engine.image(image_id) or {}
+        if (parent := self.stage_of(base, number)) is not None:
+            found = self.evaluated[parent]
+            return Evaluated(found.settings.copy(), found.key, [], parent)
+        image = self._scratch() if base == "scratch" else self.plan.base_of(base)
+        described = self.engine.image(image) or {}
         config = {key: value for key, value in (described.get("Config") or {}).items() if key in _KEPT and value}
         history = [
             {"created_by": str(each.get("CreatedBy") or ""), "empty_layer": not each.get("Size")}
-            for each in reversed(self.engine.history(image_id))
+            for each in reversed(self.engine.history(image))
         ]
         layers = layers_of(described)
         settings = Settings(config, {}, str(described.get("Author") or ""))
-        return Built(image_id, settings, key_of({"layers": list(layers), "config": config}), _fitting(history, layers))
+        key = key_of({"layers": list(layers), "config": config})
+        return Evaluated(settings, key, _fitting(history, layers), base=image)
 
     def _scratch(self) -> str:
         """An image of nothing."""
         return self._loaded(f"{OWN_IMAGES}/scratch:1", Settings({}), (), [], "", "2000-01-01T00:00:00Z")
 
-    def _stage(self, number: int) -> Built:
-        stage = self.stages[number]
-        self._report_step(stage.line, f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else ""))
-        built = self._begin(number)
-        begun = built.image
-        evaluation = Evaluation(stage, built.settings, self.words, self.plan.arguments, self.globals)
-        steps: list[Step] = []
-        key = built.key
+    def _evaluate(self, number: int) -> Evaluated:
+        found = self._begin(number)
+        begun = found.key
+        stage, given = self.stages[number], self.plan.arguments
+        evaluation = Evaluation(stage, found.settings, self.words, given, self.globals)
         for instruction, operation in evaluation.operations():
-            step = Step(len(steps), instruction, operation, self.plan.block_of(instruction.line))
+            step = Step(len(found.steps), instruction, operation, self.plan.block_of(instruction.line))
             if operation:
-                key = step.key = self._key(key, operation, number)
-                step.facts = self._facts(number, step, built.key)
-            steps.append(step)
-        built.key = key
-        done = self._cached(steps, number)
-        self._say_why(steps[done + 1 :])
-        self.facts += [step.facts for step in steps if step.facts]
-        if done >= 0:
-            built.image = self.cache.find(steps[done].key)
-        for step in steps[: done + 1]:
-            self._report_step(step.instruction.line, step.instruction.text, cached=True)
-        built.image = self._run(built.image, steps[done + 1 :], number, built.settings)
-        built.history += self._history(begun, steps, number)
-        return built
+                found.key = step.key = self._key(found.key, operation, step.block, number)
+                step.facts = self._facts(number, step, begun)
+                self.facts.append(step.facts)
+            found.steps.append(step)
+        found.done = self._cached(found.steps, number)
+        return found
 
     def _facts(self, number: int, step: Step, base: str) -> StepFacts:
         operation = step.operation
@@ -248,8 +280,10 @@ class Executor:
             if self.plan.earlier:
                 self.report(Note(f"block {first.block} runs again: {reason(first.facts, self.plan.earlier)}"))
 
-    def _key(self, before: str, operation: Operation, number: int) -> str:
+    def _key(self, before: str, operation: Operation, block: str, number: int) -> str:
         parts: dict[str, Any] = {"before": before, **operation.key}
+        if self.plan.layered:
+            parts["block"] = block  # the same steps as two blocks are two layers
         if isinstance(operation, Copy):
             parts["origin"] = self._origin_key(operation.origin, number)
         elif isinstance(operation, Run):
@@ -262,7 +296,7 @@ class Executor:
         if not origin:
             return self.plan.files_key
         stage = self.stage_of(origin, number)
-        return self.built[stage].key if stage is not None else self.plan.base_of(origin)
+        return self.evaluated[stage].key if stage is not None else self.plan.base_of(origin)
 
     def _groups(self, steps: Sequence[Step], number: int) -> Iterator[list[Step]]:
         """The steps that one container does: those of a block, or of one instruction that changes files."""
@@ -286,14 +320,27 @@ class Executor:
                 return step.number
         return -1
 
-    def _run(self, image: str, steps: Sequence[Step], number: int, settings: Settings) -> str:
-        for group in self._groups(steps, number):
-            if not any(step.operation for step in group):
-                for step in group:
-                    self._report_step(step.instruction.line, step.instruction.text)
+    def _run(self, number: int) -> str:
+        """Run what is not cached of a stage; returns its image."""
+        stage = self.evaluated[number]
+        self._report_stage(number, stage.done + 1)
+        left = stage.steps[stage.done + 1 :]
+        self._say_why(left)
+        image = self._image(number)
+        for group in self._groups(left, number):
+            if any(step.operation for step in group):
+                image = self._group(image, group, number, stage.settings)
                 continue
-            image = self._group(image, group, number, settings)
+            for step in group:
+                self._report_step(step.instruction.line, step.instruction.text)
         return image
+
+    def _report_stage(self, number: int, cached: int) -> None:
+        """Report the beginning of a stage, and its first steps, which are cached."""
+        stage = self.stages[number]
+        self._report_step(stage.line, f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else ""))
+        for step in self.evaluated[number].steps[:cached]:
+            self._report_step(step.instruction.line, step.instruction.text, cached=True)
 
     def _group(self, image: str, group: Sequence[Step], number: int, settings: Settings) -> str:
         waiting = list(group)
@@ -369,7 +416,7 @@ class Executor:
             yield self.plan.files
             return
         stage = self.stage_of(operation.origin, number)
-        image = self.built[stage].image if stage is not None else self.plan.base_of(operation.origin)
+        image = self._image(stage) if stage is not None else self.plan.base_of(operation.origin)
         with image_trees(self.engine, image) as trees:
             yield trees
 
@@ -471,19 +518,22 @@ class Executor:
         self.steps += 1
         self.report(BuildStep(self.steps, self.total, self.plan.block_of(line), " ".join(text.split()), cached))
 
-    def _history(self, begun: str, steps: Sequence[Step], number: int) -> Iterator[dict[str, Any]]:
+    def _history(self, number: int) -> list[dict[str, Any]]:
         """An entry for each setting and each layer: that of a block has all its steps."""
-        layers = self._layers(begun)
-        for group in self._groups(steps, number):
+        stage = self.evaluated[number]
+        found = list(stage.history) if stage.parent is None else self._history(stage.parent)
+        layers = self._layers(self._image(stage.parent) if stage.parent is not None else stage.base)
+        for group in self._groups(stage.steps, number):
             working = [step for step in group if step.operation]
             for step in group:
                 if step.operation is None:
-                    yield {"created_by": step.instruction.text, "empty_layer": True}
+                    found.append({"created_by": step.instruction.text, "empty_layer": True})
                 elif step is working[-1]:
                     before, layers = layers, self._layers(self.cache.find(step.key))
                     if layers != before or not self.plan.layered:
                         text = "\n".join(map(_created_by, working))
-                        yield {"created_by": text, "empty_layer": layers == before}
+                        found.append({"created_by": text, "empty_layer": layers == before})
+        return found
 
     def _layers(self, image: str) -> int:
         return len(layers_of(self.engine.image(image))) if image else 0
@@ -534,6 +584,13 @@ _KEPT = (
     "OnBuild",
     "Shell",
 )
+
+
+def _origins(operation: Operation) -> list[str]:
+    """The stages and images that an operation takes files from."""
+    mounts = operation.mounts if isinstance(operation, Run) else ()
+    names = [operation.origin] if isinstance(operation, Copy) else [mount.origin for mount in mounts]
+    return [name for name in names if name]
 
 
 def _mounted(step: Step) -> list[Mount]:

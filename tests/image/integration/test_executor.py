@@ -192,6 +192,15 @@ LABEL x={label}
     assert len(build.ran) == 6
 
 
+def test_a_stage_whose_product_is_cached_does_not_run(build: Build):
+    text = "FROM x AS a\nRUN echo product > /a\nFROM x\nCOPY --from=a /a /\nLABEL n={n}\n"
+    build(text.format(n=1))
+    first = next(iter(build.cache.images))
+    build.engine.remove_image(build.cache.images.pop(first), force=True)
+    build(text.format(n=2))
+    assert build.ran == []
+
+
 def test_a_block_is_one_layer_and_its_assertions_are_part_of_it(engine: Engine, build: Build):
     text = "FROM x\nRUN echo > /a\nENV A=1\nRUN test -e /a\nRUN echo > /b\nRUN test -e /b\n"
     image = build(text, block_of=lambda line: "one" if line < 5 else "two", layered=True)
