@@ -115,16 +115,23 @@ class BuildContainer:
         self._connection = connection
         self._sent: list[str] = []  # the paths of the requests since the last `check`
 
-    def run(self, command: Command, output: Callable[[bytes], None]) -> int:
-        """Run a step; returns its exit code, 128 + N for a signal. `output` gets standard output and errors."""
+    def run(
+        self, command: Command, output: Callable[[bytes], None], errors: Callable[[bytes], None] | None = None
+    ) -> int:
+        """Run a step; returns its exit code, 128 + N for a signal.
+
+        `output` gets standard output and errors in their order, without these if `errors` gets them.
+        """
         strings = [command.folder, *command.arguments, *(f"{k}={v}" for k, v in command.environment.items())]
-        counts = [len(command.groups), len(command.arguments), len(command.environment)]
-        numbers = struct.pack(f"<5I{len(command.groups)}I", command.user, command.group, *counts, *command.groups)
+        counts = [len(command.groups), len(command.arguments), len(command.environment), errors is not None]
+        numbers = struct.pack(f"<6I{len(command.groups)}I", command.user, command.group, *counts, *command.groups)
         self._send(b"R", numbers + b"".join(_text(each) for each in strings))
         while True:
             kind, content = self._receive()
             if kind == b"o":
                 output(content)
+            elif kind == b"x" and errors:
+                errors(content)
             elif kind == b"e":
                 code = os.waitstatus_to_exitcode(int.from_bytes(content, "little"))
                 return code if code >= 0 else 128 - code
@@ -169,7 +176,7 @@ class BuildContainer:
             self._change(b"X", entry.path, _request(entry) + _text(name) + value)
 
     def remove(self, path: str) -> None:
-        """Remove a file, a link or an empty folder; `check` says whether that worked."""
+        """Remove a file, a link or an empty folder, if it is there; `check` says whether that worked."""
         self._change(b"U", path, _ENTRY.pack(*[0] * 7) + _text(path))
 
     def check(self) -> None:

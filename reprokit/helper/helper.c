@@ -8,7 +8,7 @@
  * It exits with 0 then; 1 is a failure and 2 wrong usage, with one line on stderr.
  *
  * Messages in both directions: one byte of type, four of length (little endian), the content. Requests: see `handle_one`.
- * Answers: 'o' output of a step, 'e' its wait status, 'y' the first request since the last 'y' that failed (its number
+ * Answers: 'o' output of a step, 'x' its errors if those are apart, 'e' its wait status, 'y' the first request since the last 'y' that failed (its number
  * from 1, or 0) and the error's number, 's' what a path is, 'g' an error's number and a file's content.
  */
 #include <asm/unistd.h>
@@ -114,7 +114,7 @@ struct flow {
 };
 
 static struct flow flows[2 * CONNECTIONS];
-static struct pollfd polls[2 * CONNECTIONS + 4];
+static struct pollfd polls[2 * CONNECTIONS + 5];
 
 static int connect_to(const struct sockaddr_un *address) {
     long descriptor = CALL(socket, UNIX, STREAM | NONBLOCK | CLOSE_ON_EXEC, 0, 0, 0);
@@ -239,14 +239,14 @@ struct status {
 } __attribute__((packed));
 
 struct step {
-    unsigned user, group, groups, arguments, variables;
+    unsigned user, group, groups, arguments, variables, apart; /* apart: errors are answers of their own */
     char rest[]; /* the groups, then the folder, arguments and variables, each ended by 0 */
 } __attribute__((packed));
 
 static char request[LONGEST + 1];
 static char *words[WORDS + 2];
 static int written; /* the file that content goes to */
-static int output; /* the running step's */
+static int output, errors; /* the running step's */
 static long running;     /* the step's process, or 0 */
 static unsigned count, failed;
 static int failure;
@@ -289,7 +289,8 @@ static long change_once(char type, struct entry *entry, unsigned length_of) {
                     (entry->minor & 0xff) | entry->major << 8 | (unsigned long)(entry->minor & ~0xffu) << 12, 0);
     case 'U': {
         long error = CALL(unlinkat, AT_FDCWD, path, 0, 0, 0);
-        return error == -EISDIR ? CALL(unlinkat, AT_FDCWD, path, REMOVE_FOLDER, 0, 0) : error;
+        if (error == -EISDIR) error = CALL(unlinkat, AT_FDCWD, path, REMOVE_FOLDER, 0, 0);
+        return error == -ENOENT || error == -ENOTEMPTY ? 0 : error; /* a step may have removed it, or put files there */
     }
     case 'A': {
         if ((entry->mode & S_IFMT) == S_IFDIR && !is_folder(path, NO_FOLLOW)) return 0; /* a link to a folder stays */
@@ -387,13 +388,13 @@ static long execute(char **arguments, char **variables) {
 
 /* The step's own process: a session of its own, no input, its output in a pipe, no privilege beyond its user's. */
 static void become(struct step *step, const unsigned *groups, const char *folder, char **arguments, char **variables,
-                   int pipe) {
+                   int pipe, int other) {
     unsigned long none = 0;
     CALL(setsid, 0, 0, 0, 0, 0);
     int null = (int)CALL(openat, AT_FDCWD, "/dev/null", O_RDONLY | O_NONBLOCK, 0, 0);
     CALL(dup3, null, 0, 0, 0, 0);
     CALL(dup3, pipe, 1, 0, 0, 0);
-    CALL(dup3, pipe, 2, 0, 0, 0);
+    CALL(dup3, other, 2, 0, 0, 0);
     if (null > 2) CALL(close, null, 0, 0, 0, 0);
     CALL(umask, 022, 0, 0, 0, 0);
     CALL(rt_sigprocmask, SIG_SETMASK, &none, 0, sizeof none, 0);
@@ -430,23 +431,30 @@ static void run(unsigned size) {
     }
     if (!step->variables) *next++ = 0;
     *next = 0;
-    int ends[2];
+    int ends[2], others[2] = {-1, -1};
     if (CALL(pipe2, ends, CLOSE_ON_EXEC, 0, 0, 0)) fail(1, "helper: no pipe\n");
+    if (step->apart && CALL(pipe2, others, CLOSE_ON_EXEC, 0, 0, 0)) fail(1, "helper: no pipe\n");
     running = CALL(clone, SIGCHLD, 0, 0, 0, 0);
     if (running < 0) fail(1, "helper: no process\n");
-    if (!running) become(step, groups, folder, words, words + step->arguments + 1, ends[1]);
+    if (!running) become(step, groups, folder, words, words + step->arguments + 1, ends[1],
+                         step->apart ? others[1] : ends[1]);
     CALL(close, ends[1], 0, 0, 0, 0);
+    if (step->apart) CALL(close, others[1], 0, 0, 0, 0);
     output = ends[0];
+    errors = others[0];
 }
 
-/* Sends what the step has written; 0 at its end. */
-static int send_output(void) {
+/* Sends what the step has written to one of its ends, which is -1 once all have closed it: its exit follows. */
+static void send_output(char type, int *end) {
     static char block[BUFFER];
-    long got = CALL(read, output, block, sizeof block, 0, 0);
-    if (got == -EINTR) return 1;
-    if (got <= 0) return 0;
-    answer('o', block, (unsigned)got);
-    return 1;
+    long got = CALL(read, *end, block, sizeof block, 0, 0);
+    if (got == -EINTR) return;
+    if (got > 0) {
+        answer(type, block, (unsigned)got);
+        return;
+    }
+    CALL(close, *end, 0, 0, 0, 0);
+    *end = -1;
 }
 
 /* Nothing of a step outlives it: what it left would see the next one's secrets, and write while the container is
@@ -457,9 +465,8 @@ static void end_step(int status) {
         long found = CALL(wait4, -1, 0, 0, 0, 0);
         if (found < 0 && found != -EINTR) break;
     }
-    while (send_output()) continue;
-    CALL(close, output, 0, 0, 0, 0);
-    output = -1;
+    while (output >= 0) send_output('o', &output);
+    while (errors >= 0) send_output('x', &errors);
     running = 0;
     for (int i = 0; i < 2 * CONNECTIONS; i += 2) {
         if (!flows[i].open && !flows[i + 1].open) continue;
@@ -542,7 +549,7 @@ static void build(const char *folder) {
     /* A step can neither read this process's memory and files nor attach to it. */
     CALL(prctl, PR_SET_DUMPABLE, 0, 0, 0, 0);
     CALL(umask, 0, 0, 0, 0, 0);
-    written = output = -1;
+    written = output = errors = -1;
     static struct sockaddr_un gateway, reprokit; /* without values here the program needs no page for data */
     name(&gateway, folder, "/gateway");
     name(&reprokit, folder, "/control");
@@ -569,15 +576,14 @@ static void build(const char *folder) {
         wait_for(&rest[1], control, POLLIN);
         wait_for(&rest[2], free_flows() ? listener : -1, POLLIN);
         wait_for(&rest[3], output, POLLIN);
+        wait_for(&rest[4], errors, POLLIN);
         if (CALL(ppoll, polls, sizeof polls / sizeof *polls, 0, 0, 8) < 0) continue;
         if (rest[1].revents) handle_one();
         for (int i = 0; i < 2 * CONNECTIONS; i++)
             if (polls[i].revents && flows[i].open) carry(i);
         if (rest[2].revents) accept_one(listener, &gateway);
-        if (rest[3].revents && !send_output()) { /* closed by all: its exit follows */
-            CALL(close, output, 0, 0, 0, 0);
-            output = -1;
-        }
+        if (rest[3].revents) send_output('o', &output);
+        if (rest[4].revents) send_output('x', &errors);
         if (rest[0].revents) handle_step(signal_descriptor);
     }
 }

@@ -8,6 +8,7 @@ nothing of the containers is in it.
 
 from __future__ import annotations
 
+import codecs
 import json
 import posixpath
 import re
@@ -381,8 +382,7 @@ class Executor:
 
     def _commit(self, container: BuildContainer, key: str) -> str:
         started = time.monotonic()
-        self.cache.clear(key)
-        image = self.engine.commit(container.name, *step_name(key).rsplit(":", 1))
+        image = self.engine.commit(container.name, *self.cache.name(key).rsplit(":", 1))
         self._commit_s = time.monotonic() - started
         self.cache.keep(key, image)
         return image
@@ -393,9 +393,9 @@ class Executor:
             lines = _Output(self.report)
             with self._secrets(container, operation, where) as variables:
                 code = container.run(self._command(operation, accounts, variables, where), lines.write)
-            lines.end()
-            if code:
-                raise StepFailed(step.block, step.instruction.text, code)
+                lines.end()
+                if code:
+                    raise StepFailed(step.block, step.instruction.text, code)
         elif isinstance(operation, Copy):
             owner = accounts.owner(operation.owner, where) if operation.owner else None
             with self._trees(operation, number) as trees:
@@ -617,12 +617,14 @@ class _Output:
 
     def __init__(self, report: Callable[[Event], None]) -> None:
         self._report, self._lines = report, Lines()
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a block may end inside a character
 
     def write(self, block: bytes) -> None:
-        for line in self._lines.add(block.decode("utf-8", "replace")):
+        for line in self._lines.add(self._decoder.decode(block)):
             self._shown(line)
 
     def end(self) -> None:
+        self.write(b"\n")
         for line in self._lines.end():
             self._shown(line)
 

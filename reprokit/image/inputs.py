@@ -35,7 +35,7 @@ class Inputs:
 
     @cached_property
     def hash(self) -> str:
-        """64 hex digits, the same for both builders."""
+        """64 hex digits."""
         if self.lock:
             return self.rendered.locked_hash(self.lock)
         return key_of(

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 # Half of a long line that is kept is its beginning, half its end, where a progress bar has its last state.
 HALF = 32 << 10
-
-
-def lines_of(blocks: Iterable[str]) -> Iterator[str]:
-    lines = Lines()
-    for block in blocks:
-        yield from lines.add(block)
-    yield from lines.end()
 
 
 class Lines:

@@ -77,32 +77,41 @@ class Steps:
     Only what reprokit itself recorded counts, as anyone can name an image.
     """
 
-    def __init__(self, engine: Engine, target: Target) -> None:
+    def __init__(self, engine: Engine, target: Target, apart: bool = False) -> None:
+        """With `apart` no other build finds the steps of this one."""
         self._engine, self._target, self._build = engine, target, f"{time.time_ns()}"
-        self._known = {entry.key: entry.id for entry in entries(engine).values() if entry.key}
+        self._apart = self._build if apart else ""
+        self._known: dict[str, list[str]] = {}
+        for entry in entries(engine).values():
+            if entry.key:
+                self._known.setdefault(entry.key, []).append(entry.id)
         self._used: set[str] = set()
         self._new: list[str] = []
 
     def find(self, key: str) -> str:
         """The ID of the image of a step, "" where there is none."""
-        image = self._known.get(key, "")
-        if image and self._engine.image(image) is None:
-            del self._known[key]
-            return ""
-        if image:
-            self._used.add(image)
-        return image
+        for image in reversed(self._known.get(key + self._apart, ())):
+            if self._engine.image(image):
+                self._used.add(image)
+                return image
+        return ""
 
-    def clear(self, key: str) -> None:
-        """Remove an image of this name that was killed before its record: without its name, nothing would find it."""
-        if (image := self._engine.image(step_name(key))) and full_id(image["Id"]) not in self._known.values():
+    def name(self, key: str) -> str:
+        """The name for the image of a step that is about to be committed.
+
+        One that has it already and was killed before its record is removed: without its name, nothing would find it.
+        """
+        name = step_name(key_of(key + self._apart))
+        recorded = {one for images in self._known.values() for one in images}
+        if (image := self._engine.image(name)) and full_id(image["Id"]) not in recorded:
             with suppress(ReprokitError):
-                self._engine.remove_image(step_name(key))
+                self._engine.remove_image(name)
+        return name
 
     def keep(self, key: str, image: str) -> None:
         """Record a step's image, which was just committed. Raises EngineError."""
-        image = full_id(image)
-        self._known[key] = image
+        image, key = full_id(image), key + self._apart
+        self._known.setdefault(key, []).append(image)
         self._used.add(image)
         self._new.append(image)
         with _LIST.changing(self._engine) as found:

@@ -37,6 +37,8 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.store import key_of
 
 OnEvent = Callable[[Event], None]
+# A server that a step itself starts, such as a test's.
+_LOCAL = "localhost,127.0.0.1,::1"
 # How compilers, shells and Python report a process that was killed.
 _KILLED = re.compile(rb"(?i)\bkilled\b|signal 9|SIGKILL|status -9")
 
@@ -113,7 +115,7 @@ class BuildRun:
         self.output = OutputRecording()  # the current step's
         self.kernel = KernelWatch()
         self.labels = labels(self.target, self.inputs, self.options.forced)
-        self.steps = made.Steps(self.engine, self.target)
+        self.steps = made.Steps(self.engine, self.target, apart=self.options.record)
         self.times: list[StepTime] = []
         self._began = time.monotonic()
 
@@ -158,7 +160,7 @@ class BuildRun:
             files=file_trees(dict(rendered.context)),
             files_key=key_of({path: digest_of(content) for path, content in rendered.context}),
             arguments=self.inputs.arguments,
-            proxies=self.gateway.build_arguments(),
+            proxies={**self.gateway.build_arguments(), **dict.fromkeys(("no_proxy", "NO_PROXY"), _LOCAL)},
             labels=self.labels,
             settings=self._limits(),
             secrets=self.options.secrets,

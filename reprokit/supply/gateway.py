@@ -40,8 +40,6 @@ from reprokit.untrusted.addresses import Own
 from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 
 _STALL_S = 60
-# What steps reach without a proxy: a server that a step itself starts, such as a test's.
-LOCAL = "localhost,127.0.0.1,::1"
 _BLOCK = 1 << 16
 
 
@@ -110,7 +108,7 @@ class Gateway:
     def build_arguments(self) -> dict[str, str]:
         """The predefined arguments of a build, in both spellings, as tools differ."""
         proxies = ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY")
-        return {**dict.fromkeys(proxies, self.url), **dict.fromkeys(("no_proxy", "NO_PROXY"), LOCAL)}
+        return {**dict.fromkeys(proxies, self.url), "no_proxy": "", "NO_PROXY": ""}
 
     def allows(self, authorization: str | None) -> bool:
         expected = "Basic " + base64.b64encode(f"reprokit:{self._token}".encode()).decode()

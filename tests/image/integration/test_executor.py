@@ -88,8 +88,8 @@ class Memory:
     def announce(self, image_id: str) -> None:
         pass
 
-    def clear(self, key: str) -> None:
-        pass
+    def name(self, key: str) -> str:
+        return step_name(key)
 
 
 class Build:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 from reprokit.errors import EngineError, SourceError
@@ -36,7 +37,6 @@ WITHOUT_VENDOR = (
     '[ ! -e "$list" ] || : > "$list"; done'
 )
 _TRIES = 3
-_ERRORS = "/tmp/errors"
 
 
 @dataclass(frozen=True)
@@ -87,17 +87,16 @@ class BaseApt:
         """Run a command as root. Raises SourceError for more output, or time of the container, than limits allow."""
         environment = {**self._gateway.build_arguments(), "APT_CONFIG": "/tmp/apt.conf", "LC_ALL": "C.UTF-8"}
         environment |= {"DEBIAN_FRONTEND": "noninteractive", "PATH": PATH, "HOME": "/root"}
-        output = bytearray()
+        output, errors = bytearray(), bytearray()
 
-        def collect(data: bytes) -> None:
-            output.extend(data)
-            if len(output) > PROGRAM_OUTPUT.most:
+        def collect(to: bytearray, data: bytes) -> None:
+            to.extend(data)
+            if len(output) + len(errors) > PROGRAM_OUTPUT.most:
                 self._refuse(f"prints more than {PROGRAM_OUTPUT.most >> 20} MiB", PROGRAM_OUTPUT.hint)
 
         try:
-            separate = ["/bin/sh", "-c", f'exec "$@" 2>{_ERRORS}', "sh", *command]
-            code = self._container.run(Command(separate, environment), collect)
-            errors = self._container.read(_ERRORS) or b""
+            run = partial(self._container.run, Command(list(command), environment))
+            code = run(partial(collect, output), partial(collect, errors))
         except EngineError:
             if self._is_late:
                 self._refuse(f"takes more than {APT_SECONDS.most} s", APT_SECONDS.hint)
