@@ -6,16 +6,23 @@ stay; a folder's content goes into the target, a file to the target or into it.
 
 from __future__ import annotations
 
+import bz2
 import fnmatch
+import lzma
 import posixpath
 import re
 import stat
 import tarfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from secrets import token_hex
+from typing import Any
+
+import zstandard
+from e2b_dockerfile_utils import PatternMatcher
 
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
@@ -28,6 +35,8 @@ EPOCH = 946684800
 _WILD = re.compile(r"[*?\[]")
 _DIR, _LINK = 1 << 31, 1 << 27  # of Go's fs.FileMode
 _MOST_LINKS = 40
+_BLOCK = 1 << 16
+_PACKED = 1 << 14  # compressed bytes at once: each may become a thousand
 _TYPES = {
     tarfile.DIRTYPE: stat.S_IFDIR,
     tarfile.SYMTYPE: stat.S_IFLNK,
@@ -39,9 +48,9 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class Tree:
-    """One source: `entries` have paths below `name`, the last part of its path, or equal to it."""
+    """One source by its `path`. The paths of its `entries` are relative to it, its own is `.`."""
 
-    name: str
+    path: str
     is_folder: bool
     entries: Iterator[Entry]
 
@@ -98,7 +107,7 @@ def _resolved(engine: Engine, container: str, path: str) -> tuple[str, bool] | N
 
 
 def _tree(engine: Engine, container: str, named: str, path: str, is_folder: bool) -> Tree:
-    return Tree(posixpath.basename(named), is_folder, _archived(engine, container, path))
+    return Tree(named, is_folder, _archived(engine, container, path))
 
 
 def _archived(engine: Engine, container: str, path: str) -> Iterator[Entry]:
@@ -150,10 +159,10 @@ def file_trees(files: Mapping[str, bytes]) -> Trees:
         for name in sorted(files):
             if matches(name, path):
                 entry = Entry(".", stat.S_IFREG, 0o644, content=iter([files[name]]))
-                yield Tree(posixpath.basename(name), False, iter([entry]))
+                yield Tree(name, False, iter([entry]))
         inside = {name: text for name, text in files.items() if path == "" or name.startswith(f"{path}/")}
         if inside:
-            yield Tree(posixpath.basename(path), True, _files_below(path, inside))
+            yield Tree(path, True, _files_below(path, inside))
 
     return found
 
@@ -173,10 +182,16 @@ def _files_below(path: str, files: Mapping[str, bytes]) -> Iterator[Entry]:
 
 
 def copy(container: BuildContainer, step: Copy, trees: Trees, owner: tuple[int, int] | None, where: str) -> None:
-    """Do a COPY in a container. `owner` is of --chown. Raises UsageError with `where` if a source does not exist."""
-    found = [tree for source in step.sources for tree in _some(trees, source, where)]
+    """Do a COPY or ADD in a container. `owner` is of --chown. Raises UsageError with `where`."""
+    if step.mode and not re.fullmatch(r"[0-7]{3,4}", step.mode):
+        raise UsageError(f"--chmod={step.mode[:60]} is not a number such as 755", where)
+    if step.unpacks and (addresses := [source for source in step.sources if re.match(r"\w+://|git@", source)]):
+        hint = "name it in the recipe (`files:` or `sources:`), or download it in a RUN"
+        raise UsageError(f"ADD of an address is not supported: {addresses[0][:200]}", where, hint)
+    ignored = PatternMatcher(list(step.exclude))
+    found = [(source, tree) for source in step.sources for tree in _some(trees, source, where)]
     found += [
-        Tree(name, False, iter([Entry(".", stat.S_IFREG, 0o644, content=iter([text.encode()]))]))
+        (name, Tree(name, False, iter([Entry(".", stat.S_IFREG, 0o644, content=iter([text.encode()]))])))
         for name, text in step.texts
     ]
     target = posixpath.normpath(posixpath.join("/", step.folder, step.target))
@@ -184,22 +199,33 @@ def copy(container: BuildContainer, step: Copy, trees: Trees, owner: tuple[int, 
     if len(found) > 1 and not into:
         raise UsageError(f"COPY of several sources needs a folder as its target: {step.target}/", where)
     present = container.status(target)
-    mode = int(step.mode, 8) if step.mode else None
-    into = into or (present is not None and present.is_folder)
+    into = into or (present is not None and present.is_folder) or step.parents
     uid, gid = owner or (0, 0)
     made = Entry("", stat.S_IFDIR, 0o755, uid, gid, EPOCH * 10**9)
-    for tree in found:
-        root = target if tree.is_folder or not into else posixpath.join(target, tree.name)
+    for source, tree in found:
+        root = target
+        if step.parents:
+            root = posixpath.join(target, _kept_parents(source, tree.path))
+        elif not tree.is_folder and into:
+            root = posixpath.join(target, posixpath.basename(tree.path))
+        entries: Iterable[Entry] = tree.entries
+        if step.unpacks and not tree.is_folder:
+            entries = ahead = _Ahead(tree.entries)
+            if archive := _unpacked(ahead, tree, where):
+                root, entries = target, archive
+                _parents(container, target, made)
         _parents(container, root if tree.is_folder else posixpath.dirname(root), made)
         folders = []
-        for entry in tree.entries:
+        for entry in entries:
             path = posixpath.normpath(posixpath.join(root, entry.path))
+            if step.exclude and ignored.matches(posixpath.normpath(posixpath.join(tree.path, entry.path)).lstrip("/")):
+                continue
             own = replace(entry, path=path, user=uid, group=gid) if owner else replace(entry, path=path)
             if entry.hard:
                 own = replace(own, target=posixpath.normpath(posixpath.join(root, entry.target)))
-            if mode is not None and entry.kind != stat.S_IFLNK:
-                own = replace(own, mode=mode)
-            if entry.path == "." and tree.is_folder:
+            if step.mode and entry.kind != stat.S_IFLNK:
+                own = replace(own, mode=int(step.mode, 8))
+            if entry.path == "." and entry.kind == stat.S_IFDIR:
                 if present is None:  # else the target's own attributes stay
                     folders.append(own)
                 continue
@@ -209,6 +235,73 @@ def copy(container: BuildContainer, step: Copy, trees: Trees, owner: tuple[int, 
         for own in reversed(folders):
             container.settle(own)
         container.check()
+
+
+def _kept_parents(source: str, path: str) -> str:
+    """The part of a source's path that --parents keeps: all of it, or what follows `/./`."""
+    before, pivot, _ = source.partition("/./")
+    path = posixpath.normpath(posixpath.join("/", path))
+    return posixpath.relpath(path, posixpath.join("/", before) if pivot else "/")
+
+
+class _Ahead:
+    """Entries of which the first one's content can be looked at."""
+
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._first = next(entries)
+        self._content = self._first.content or iter(())
+        self._head = b""
+        self._rest = entries
+
+    def head(self, size: int) -> bytes:
+        while len(self._head) < size and (block := next(self._content, b"")):
+            self._head += block
+        return self._head[:size]
+
+    def content(self) -> Iterator[bytes]:
+        yield self._head
+        yield from self._content
+
+    def __iter__(self) -> Iterator[Entry]:
+        yield replace(self._first, content=self.content() if self._first.content else None)
+        yield from self._rest
+
+
+_FORMATS: dict[bytes, Callable[[], Any]] = {
+    b"\x1f\x8b": lambda: zlib.decompressobj(31),
+    b"BZh": bz2.BZ2Decompressor,
+    b"\xfd7zXZ\0": lzma.LZMADecompressor,
+    b"\x28\xb5\x2f\xfd": lambda: zstandard.ZstdDecompressor().decompressobj(),
+}
+
+
+def _unpacked(entries: _Ahead, tree: Tree, where: str) -> Iterator[Entry] | None:
+    """The entries of an archive, None for another file. It is recognised by its content, as by `docker build`."""
+    head = entries.head(_BLOCK)
+    new = next((new for magic, new in _FORMATS.items() if head.startswith(magic)), None)
+    try:
+        head = new().decompress(head[:_PACKED]) if new else head
+    except (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError):
+        return None
+    if head[257:262] != b"ustar":
+        return None
+    blocks = _plain(entries.content(), new()) if new else entries.content()
+
+    def members() -> Iterator[Entry]:
+        stream = tar.Stream(blocks)
+        try:
+            for member in tar.members(stream, tree.path):
+                yield _entry(member, stream, "")
+        except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+            raise UsageError(f"the archive {tree.path} cannot be unpacked: {error}", where) from None
+
+    return members()
+
+
+def _plain(blocks: Iterator[bytes], decompressor: Any) -> Iterator[bytes]:
+    for block in blocks:
+        for at in range(0, len(block), _PACKED):
+            yield decompressor.decompress(block[at : at + _PACKED])
 
 
 def _some(trees: Trees, source: str, where: str) -> Sequence[Tree]:

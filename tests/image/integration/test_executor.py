@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
@@ -108,7 +109,7 @@ class Build:
             block_of=block,
             base_of=lambda reference: self.base,
             files=file_trees(files),
-            files_key=json.dumps({name: content.decode() for name, content in files.items()}),
+            files_key=json.dumps({name: content.hex() for name, content in files.items()}),
             arguments={"BASE": "x"},
             **{"layered": False, **changes},
         )
@@ -268,6 +269,8 @@ def test_a_stage_of_nothing_has_only_what_is_copied(engine: Engine, build: Build
     [
         ("COPY none /", "COPY finds no none"),
         ("COPY a.txt d /x", "needs a folder"),
+        ("COPY --chmod=u+x a.txt /x", "is not a number"),
+        ("ADD https://example.org/x /x", "ADD of an address is not supported"),
         ("COPY --chown=nobody:none a.txt /", "no group 'none'"),
         ("COPY a.txt ../../etc/passwd/x", "cannot write"),
         ("USER none\nRUN true", "no user 'none'"),
@@ -276,6 +279,40 @@ def test_a_stage_of_nothing_has_only_what_is_copied(engine: Engine, build: Build
 def test_what_a_step_lacks_is_named(build: Build, line: str, why: str):
     with pytest.raises(Exception, match=why):
         build(f"FROM x\n{line}")
+
+
+def archive(mode: str, name: str = "in/file", content: bytes = b"content") -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode=mode) as tar:  # type: ignore[call-overload]
+        for path, kind in ((name.partition("/")[0], tarfile.DIRTYPE), (name, tarfile.REGTYPE)):
+            member = tarfile.TarInfo(path)
+            member.type, member.size, member.mode = kind, len(content) if kind == tarfile.REGTYPE else 0, 0o750
+            member.uid = 5
+            tar.addfile(member, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def test_archives_are_unpacked_by_add_and_copied_by_copy(build: Build, engine: Engine):
+    files = {f"a{mode[2:]}": archive(mode) for mode in ("w:", "w:gz", "w:bz2", "w:xz")}
+    plain = gzip.compress(b"no archive")
+    lines = "\n".join(f"ADD {name} /{name}/x" for name in files)
+    image = build(f"FROM scratch\n{lines}\nADD plain.gz /\nCOPY agz /copied\n", {**files, "plain.gz": plain})
+    found = tree(engine, image)
+    for name in files:
+        assert found[f"{name}/x/in/file"][1:6] == (oct(0o750), 5, 0, "", b"content")
+    assert (found["plain.gz"][5], found["copied"][5]) == (plain, files["agz"])
+    # A name that leads out stays inside, and a damaged archive is named.
+    build("FROM scratch\nADD out.tar /x/", {"out.tar": archive("w:", "../../out")})
+    assert tree(engine, build.name)["x/out"][5] == b"content"
+    with pytest.raises(UsageError, match=r"damaged\.tar cannot be unpacked"):
+        build("FROM scratch\nADD damaged.tar /", {"damaged.tar": archive("w:")[:700]})
+
+
+def test_copies_leave_out_and_keep_folders(build: Build, engine: Engine):
+    files = {"a/b/c.txt": b"c", "a/b/d.o": b"d", "a/e/f.txt": b"f"}
+    text = "FROM scratch\nCOPY --exclude=**/*.o --exclude=a/e a /one\nCOPY --parents a/b/c.txt a/./e /two/\n"
+    found = {path for path, each in tree(engine, build(text, files)).items() if each[5] in files.values()}
+    assert found == {"one/b/c.txt", "two/a/b/c.txt", "two/e/f.txt"}
 
 
 def test_mounts_are_there_for_their_step_only(engine: Engine, build: Build):
