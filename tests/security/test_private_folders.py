@@ -16,6 +16,12 @@ from tests.support.users import as_user, give
 NOBODY = 65534
 
 
+@pytest.fixture(autouse=True)
+def _nothing_is_known_of_a_path() -> None:
+    """Tests in another order may have folders of one name."""
+    paths._resolved_for.cache_clear()
+
+
 def test_folders_are_private(home: Path):
     home.mkdir()
     for folder in (paths.state() / "logs", home / "tmp", home / "locks"):
