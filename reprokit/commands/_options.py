@@ -64,6 +64,10 @@ Gpus = Annotated[
         autocompletion=completion.choices("all", "none", "1", "device=0"),
     ),
 ]
+Memory = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--memory", parser=parse.memory, metavar="SIZE", help="Memory of a step: 16g or 16GiB by 1024."),
+]
 Volumes = Annotated[
     list[str],
     typer.Option(

@@ -7,6 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+import typer
+
+from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
@@ -26,6 +29,15 @@ def build(
     record: bool = options.flag(
         "--record", "Let a build download more than its lock names, and list that; its image is not kept."
     ),
+    gpus: str = typer.Option(
+        "none",
+        "--gpus",
+        metavar="all|none|N|device=0,1",
+        help="GPUs for the blocks that compile; what they make may depend on them.",
+        autocompletion=completion.choices("all", "none", "1", "device=0"),
+    ),
+    memory: options.Memory = None,
+    cpus: float = typer.Option(0.0, "--cpus", min=0.0, metavar="N", help="Processors of a step; 0 for all."),
     secret: options.Secrets = [],  # noqa: B006 - typer's own style; it is only read
     as_json: options.Json = False,
 ) -> None:
@@ -34,7 +46,9 @@ def build(
 
     from reprokit.commands._shown import notify
     from reprokit.compat.model import KnownHost
+    from reprokit.container.gpu import ladder, no_gpu_error, parse_gpus, refused
     from reprokit.engine import Engine
+    from reprokit.errors import EngineError
     from reprokit.host.disk import ENGINE_ROOT
     from reprokit.host.fit import host_errors_of
     from reprokit.image.build import BuildOptions
@@ -48,6 +62,8 @@ def build(
     target, secrets = find_target(name), parse_secrets(secret, os.environ)
     forced = errors_of(target, force, notify)
     engine = Engine.connect()
+    request = parse_gpus(gpus)
+    devices = ladder(request, engine.host.cdi_devices(engine.info()))[0].requests
     built = engine.image(image_name(target)) is not None
     # An image that is built already needs no more disk space.
     free = None if built else engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
@@ -62,8 +78,14 @@ def build(
             record=record,
             forced=forced,
             secrets=secrets,
+            gpus=devices,
+            memory=memory or 0,
+            cpus=cpus,
         )
-        result = build_image(engine, target, chosen, shown.progress, shown.traffic)
+        try:
+            result = build_image(engine, target, chosen, shown.progress, shown.traffic)
+        except EngineError as error:
+            raise (no_gpu_error(request, error.message) if refused(error.message) else error) from None
     if as_json:
         dump(
             {

@@ -19,6 +19,7 @@ _MOUNT_HINT = "write -v SOURCE:/PATH/IN/CONTAINER or -v SOURCE:/PATH:ro"
 _PORT_HINT = "write -p HOST:CONTAINER or -p ADDRESS:HOST:CONTAINER, for example -p 8888:8888"
 _MOST = 1 << 20  # bytes of an environment file
 _SMALLEST_SHM = 1 << 16  # bytes: `8` for `8g` is the usual mistake
+_SMALLEST_MEMORY = 64 << 20
 
 
 def mount(text: str, cwd: Path | None) -> BindMount:
@@ -104,6 +105,17 @@ def shm_size(text: str) -> int:
         raise UsageError(f"--shm-size: {error}", hint="for example --shm-size 8g") from None
     if count < _SMALLEST_SHM:
         raise UsageError(f"--shm-size {text!r} is too small to be useful", hint="for example --shm-size 8g")
+    return count
+
+
+def memory(text: str) -> int:
+    """Bytes of `--memory`. Raises UsageError."""
+    try:
+        count = parse_size(text)
+    except ValueError as error:
+        raise UsageError(f"--memory: {error}", hint="for example --memory 16g") from None
+    if count < _SMALLEST_MEMORY:
+        raise UsageError(f"--memory {text!r} is too small for a step", hint="for example --memory 16g")
     return count
 
 

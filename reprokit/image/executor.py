@@ -72,7 +72,8 @@ class Plan:
     the build context, `base_of` returns the engine's image for a reference. `settings` are entries of `HostConfig`,
     `labels` of the result. The state of a failed step is kept under the name `keep_failed`, unless that is "". `caches`
     tells apart whose cache mounts they are: one stranger's objects must not be another's. Without it none is kept.
-    `earlier` are the steps of the last build, to say why one runs again.
+    `earlier` are the steps of the last build, to say why one runs again. `gpus` are DeviceRequests of stages whose
+    product is copied: NVIDIA's runtime leaves files of the driver in a container, and so in a layer.
     """
 
     name: str
@@ -87,6 +88,7 @@ class Plan:
     proxies: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    gpus: Sequence[Mapping[str, Any]] = ()
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     gateway: Path | None = None
     no_cache: bool = False
@@ -283,6 +285,8 @@ class Executor:
 
     def _key(self, before: str, operation: Operation, block: str, number: int) -> str:
         parts: dict[str, Any] = {"before": before, **operation.key}
+        if self.plan.gpus and number not in self.chain:
+            parts["gpus"] = True
         if self.plan.layered:
             parts["block"] = block  # the same steps as two blocks are two layers
         if isinstance(operation, Copy):
@@ -349,9 +353,9 @@ class Executor:
             with ExitStack() as stack:
                 first = next((step for step in waiting if step.operation), waiting[0])
                 mounts = stack.enter_context(self._mounts(first, number))
-                container = stack.enter_context(
-                    build_container(self.engine, image, self.plan.gateway, self.plan.settings, mounts)
-                )
+                gpus = {"DeviceRequests": list(self.plan.gpus)} if number not in self.chain else {}
+                limits = {**self.plan.settings, **gpus}
+                container = stack.enter_context(build_container(self.engine, image, self.plan.gateway, limits, mounts))
                 accounts = Accounts(container)
                 began, last = time.monotonic(), ""
                 while waiting:

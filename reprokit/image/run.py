@@ -6,7 +6,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -50,7 +50,8 @@ class BuildOptions:
     `offline` uses no network, `drift` replaces locked apt packages that no mirror has any more by their successors, and
     `record` lets a build download more than its lock names, lists that, and keeps no image. `unverified` accepts an
     image with the same inputs in its label, whoever built it. `name` replaces the image's own name. `secrets` are
-    values by name.
+    values by name. `gpus` are the API's DeviceRequests, for stages whose product is copied; `memory` (bytes) and `cpus`
+    limit each container.
     """
 
     no_cache: bool = False
@@ -62,6 +63,9 @@ class BuildOptions:
     unverified: bool = False
     name: str = ""
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    gpus: Sequence[Mapping[str, Any]] = ()
+    memory: int = 0
+    cpus: float = 0.0
 
 
 def check_options(options: BuildOptions) -> None:
@@ -163,6 +167,7 @@ class BuildRun:
             proxies={**self.gateway.build_arguments(), **dict.fromkeys(("no_proxy", "NO_PROXY"), _LOCAL)},
             labels=self.labels,
             settings=self._limits(),
+            gpus=self.options.gpus,
             secrets=self.options.secrets,
             gateway=self.gateway_socket,
             no_cache=self.options.no_cache,
@@ -176,13 +181,18 @@ class BuildRun:
 
         Raises UsageError if the variable MAX_JOBS is no number.
         """
+        limits: dict[str, Any] = {}
+        if self.options.memory:
+            limits |= {"Memory": self.options.memory, "MemorySwap": self.options.memory}
+        if self.options.cpus:
+            limits["NanoCpus"] = int(self.options.cpus * 10**9)
         processors = sorted(os.sched_getaffinity(0))
         jobs = jobs_of(os.environ.get("MAX_JOBS", ""), len(processors))
         if jobs >= len(processors) or not self.engine.info().get("CPUSet"):
-            return {}
+            return limits
         text = f"building with {jobs} of {len(processors)} processors, as many compilers as fit into the memory"
         self.progress(Note(text))
-        return {"CpusetCpus": ",".join(map(str, processors[:jobs]))}
+        return {**limits, "CpusetCpus": ",".join(map(str, processors[:jobs]))}
 
     def _report(self, event: Event) -> None:
         if isinstance(event, OutputLine):

@@ -316,6 +316,28 @@ def test_copies_leave_out_and_keep_folders(build: Build, engine: Engine):
     assert found == {"one/b/c.txt", "two/a/b/c.txt", "two/e/f.txt"}
 
 
+def test_limits_reach_all_steps_and_gpus_those_of_which_no_layer_stays(build: Build, engine: Engine, monkeypatch):
+    made: list[dict] = []
+    create = engine.create_container
+
+    def without_gpus(name: str, config: dict) -> str:
+        """This engine has none to give."""
+        made.append(config["HostConfig"])
+        host = {key: value for key, value in config["HostConfig"].items() if key != "DeviceRequests"}
+        return create(name, {**config, "HostConfig": host})
+
+    monkeypatch.setattr(engine, "create_container", without_gpus)
+    gpus = [{"Driver": "", "Count": -1, "Capabilities": [["gpu"]], "DeviceIDs": [], "Options": {}}]
+    text = "FROM x AS a\nRUN echo 1 > /a\nFROM x\nCOPY --from=a /a /a\nRUN echo 2\n"
+    build(text, gpus=gpus, settings={"Memory": 200 << 20})
+    steps = [each for each in made if "Mounts" in each]
+    assert [each.get("DeviceRequests") for each in steps] == [gpus, None, None]
+    assert [each["Memory"] for each in steps] == [200 << 20] * 3
+    # What was made with GPUs is no cache of a build without.
+    build(text)
+    assert build.ran[0] == "RUN echo 1 > /a"
+
+
 def test_mounts_are_there_for_their_step_only(engine: Engine, build: Build):
     text = """
 FROM x AS a
