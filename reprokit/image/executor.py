@@ -266,7 +266,7 @@ class Executor:
                 step.facts = self._facts(number, step, begun)
                 self.facts.append(step.facts)
             found.steps.append(step)
-        found.done = self._cached(found.steps, number)
+        found.done = self._cached(found.steps)
         return found
 
     def _facts(self, number: int, step: Step, base: str) -> StepFacts:
@@ -303,20 +303,25 @@ class Executor:
         stage = self.stage_of(origin, number)
         return self.evaluated[stage].key if stage is not None else self.plan.base_of(origin)
 
-    def _groups(self, steps: Sequence[Step], number: int) -> Iterator[list[Step]]:
+    def _groups(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
         """The steps that one container does: those of a block, or of one instruction that changes files."""
         group: list[Step] = []
         for step in steps:
-            alone = any(_mounted(each) for each in (step, *group[-1:]))
-            ends = group[-1].block != step.block if self.plan.layered and group else group and group[-1].operation
-            if group and (ends or (alone and any(each.operation for each in group))):
+            if group and self._ends(group, step):
                 yield group
                 group = []
             group.append(step)
         if group:
             yield group
 
-    def _cached(self, steps: Sequence[Step], number: int) -> int:
+    def _ends(self, group: Sequence[Step], step: Step) -> bool:
+        """Whether a step is not of this group."""
+        works = any(each.operation for each in group)
+        if works and any(map(_mounted, (*group, step))):  # mounts are those of the container
+            return True
+        return group[-1].block != step.block if self.plan.layered else works
+
+    def _cached(self, steps: Sequence[Step]) -> int:
         """The number of the last step whose result an earlier build committed, -1 for none."""
         if self.plan.no_cache:
             return -1
@@ -332,7 +337,7 @@ class Executor:
         left = stage.steps[stage.done + 1 :]
         self._say_why(left)
         image = self._image(number)
-        for group in self._groups(left, number):
+        for group in self._groups(left):
             if any(step.operation for step in group):
                 image = self._group(image, group, number, stage.settings)
                 continue
@@ -527,7 +532,7 @@ class Executor:
         stage = self.evaluated[number]
         found = list(stage.history) if stage.parent is None else self._history(stage.parent)
         layers = self._layers(self._image(stage.parent) if stage.parent is not None else stage.base)
-        for group in self._groups(stage.steps, number):
+        for group in self._groups(stage.steps):
             working = [step for step in group if step.operation]
             for step in group:
                 if step.operation is None:
