@@ -137,7 +137,7 @@ class BuildContainer:
                 return code if code >= 0 else 128 - code
 
     def status(self, path: str, follow: bool = True) -> Status | None:
-        """What a path is, None where there is nothing. Links are followed, the last part only with `follow`."""
+        """What a path is, None if there is nothing. A link in its last part is followed only with `follow`."""
         self._send(b"S" if follow else b"s", path.encode("utf-8", "surrogateescape"))
         content = self._answer(b"s")
         if len(content) != _STATUS.size:

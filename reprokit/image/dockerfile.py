@@ -68,7 +68,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Dockerfile:
-    """`arguments` are the ARG before the first FROM."""
+    """`arguments` are the ARG instructions before the first FROM."""
 
     arguments: tuple[Instruction, ...]
     stages: tuple[Stage, ...]

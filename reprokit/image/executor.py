@@ -223,7 +223,7 @@ class Executor:
         return sorted(found)
 
     def _image(self, number: int) -> str:
-        """The image of a stage that ran, is cached, or does nothing to files."""
+        """The image of a stage: of its last step that ran or is cached, else of what it begins at."""
         stage = self.evaluated[number]
         if number in self.images:
             return self.images[number]

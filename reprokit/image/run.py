@@ -37,7 +37,7 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.store import key_of
 
 OnEvent = Callable[[Event], None]
-# A server that a step itself starts, such as a test's.
+# Addresses without a proxy: servers that a step starts itself, such as a test's.
 _LOCAL = "localhost,127.0.0.1,::1"
 # How compilers, shells and Python report a process that was killed.
 _KILLED = re.compile(rb"(?i)\bkilled\b|signal 9|SIGKILL|status -9")
