@@ -99,23 +99,22 @@ def environment_file(path: Path, caller: Mapping[str, str]) -> dict[str, str]:
 
 def shm_size(text: str) -> int:
     """Bytes of `--shm-size`. Raises UsageError."""
-    try:
-        count = parse_size(text)
-    except ValueError as error:
-        raise UsageError(f"--shm-size: {error}", hint="for example --shm-size 8g") from None
-    if count < _SMALLEST_SHM:
-        raise UsageError(f"--shm-size {text!r} is too small to be useful", hint="for example --shm-size 8g")
-    return count
+    return _size("--shm-size", text, _SMALLEST_SHM, "to be useful", "8g")
 
 
 def memory(text: str) -> int:
     """Bytes of `--memory`. Raises UsageError."""
+    return _size("--memory", text, _SMALLEST_MEMORY, "for a step", "16g")
+
+
+def _size(option: str, text: str, least: int, purpose: str, example: str) -> int:
+    hint = f"for example {option} {example}"
     try:
         count = parse_size(text)
     except ValueError as error:
-        raise UsageError(f"--memory: {error}", hint="for example --memory 16g") from None
-    if count < _SMALLEST_MEMORY:
-        raise UsageError(f"--memory {text!r} is too small for a step", hint="for example --memory 16g")
+        raise UsageError(f"{option}: {error}", hint=hint) from None
+    if count < least:
+        raise UsageError(f"{option} {text!r} is too small {purpose}", hint=hint)
     return count
 
 

@@ -150,7 +150,7 @@ class Containers(EngineClient):
             yield from self.api.export(container)
 
     def status(self, container: str, path: str) -> dict[str, Any] | None:
-        """What a path of a container is, without following a link in its last part; None where there is nothing.
+        """What a path of a container is, without following a link in its last part; None if there is nothing.
 
         `mode` has the bits of Go's `fs.FileMode`, `linkTarget` the path in the container that a link leads to.
         """
@@ -177,10 +177,10 @@ class Containers(EngineClient):
                 self.api.create_volume(name)
                 return True
 
-    def volumes(self) -> list[str]:
-        """The names of all volumes."""
+    def volumes(self) -> dict[str, str]:
+        """All volumes by name, with the time at which each was made (ISO 8601)."""
         with translated():
-            return [volume["Name"] for volume in self.api.volumes()["Volumes"] or ()]
+            return {volume["Name"]: str(volume.get("CreatedAt", "")) for volume in self.api.volumes()["Volumes"] or ()}
 
     def remove_volume(self, name: str) -> None:
         with translated(where=name):

@@ -146,7 +146,7 @@ class BuildContainer:
         return None if error else Status(mode, user, group, size, seconds * 10**9 + nanoseconds)
 
     def read(self, path: str) -> bytes | None:
-        """A regular file of at most 4 MiB; None where there is no such file."""
+        """A regular file of at most 4 MiB; None if there is no such file."""
         self._send(b"G", path.encode("utf-8", "surrogateescape"))
         content = self._answer(b"g")
         return None if int.from_bytes(content[:4], "little") else content[4:]

@@ -35,8 +35,9 @@ EPOCH = 946684800
 _WILD = re.compile(r"[*?\[]")
 _DIR, _LINK = 1 << 31, 1 << 27  # of Go's fs.FileMode
 _MOST_LINKS = 40
-_BLOCK = 1 << 16
-_PACKED = 1 << 14  # compressed bytes at once: each may become a thousand
+_BLOCK = 1 << 20  # bzip2 gives nothing before the end of a block, which has up to 900 kB
+_PACKED = 512  # compressed bytes at once: each may become many thousands
+_MEMORY = 128 << 20  # of a decompressor
 _TYPES = {
     tarfile.DIRTYPE: stat.S_IFDIR,
     tarfile.SYMTYPE: stat.S_IFLNK,
@@ -270,9 +271,10 @@ class _Ahead:
 _FORMATS: dict[bytes, Callable[[], Any]] = {
     b"\x1f\x8b": lambda: zlib.decompressobj(31),
     b"BZh": bz2.BZ2Decompressor,
-    b"\xfd7zXZ\0": lzma.LZMADecompressor,
-    b"\x28\xb5\x2f\xfd": lambda: zstandard.ZstdDecompressor().decompressobj(),
+    b"\xfd7zXZ\0": lambda: lzma.LZMADecompressor(memlimit=_MEMORY),
+    b"\x28\xb5\x2f\xfd": lambda: zstandard.ZstdDecompressor(max_window_size=_MEMORY).decompressobj(),
 }
+_DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 def _unpacked(entries: _Ahead, tree: Tree, where: str) -> Iterator[Entry] | None:
@@ -280,28 +282,45 @@ def _unpacked(entries: _Ahead, tree: Tree, where: str) -> Iterator[Entry] | None
     head = entries.head(_BLOCK)
     new = next((new for magic, new in _FORMATS.items() if head.startswith(magic)), None)
     try:
-        head = new().decompress(head[:_PACKED]) if new else head
-    except (OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError):
+        begin = next(_joined(_plain(iter([head]), new)), b"") if new else head
+    except _DAMAGED:
         return None
-    if head[257:262] != b"ustar":
+    if begin[257:262] != b"ustar":
         return None
-    blocks = _plain(entries.content(), new()) if new else entries.content()
+    blocks = _plain(entries.content(), new) if new else entries.content()
 
     def members() -> Iterator[Entry]:
         stream = tar.Stream(blocks)
         try:
             for member in tar.members(stream, tree.path):
                 yield _entry(member, stream, "")
-        except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError) as error:
+        except (tarfile.TarError, *_DAMAGED) as error:
             raise UsageError(f"the archive {tree.path} cannot be unpacked: {error}", where) from None
 
     return members()
 
 
-def _plain(blocks: Iterator[bytes], decompressor: Any) -> Iterator[bytes]:
+def _plain(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
+    """The content of one compressed stream after another, as parallel compressors write them."""
+    decompressor = new()
     for block in blocks:
         for at in range(0, len(block), _PACKED):
-            yield decompressor.decompress(block[at : at + _PACKED])
+            rest = block[at : at + _PACKED]
+            while rest:
+                if decompressor.eof:
+                    decompressor = new()
+                yield decompressor.decompress(rest)
+                rest = decompressor.unused_data if decompressor.eof else b""
+
+
+def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The first blocks, joined until they hold a header of a tar."""
+    begin = b""
+    for block in blocks:
+        begin += block
+        if len(begin) >= tarfile.BLOCKSIZE:
+            yield begin
+            return
 
 
 def _some(trees: Trees, source: str, where: str) -> Sequence[Tree]:

@@ -134,8 +134,6 @@ class Copy(Operation):
     parents: bool = False
     exclude: tuple[str, ...] = ()
     unpacks: bool = False
-    checksum: str = ""
-    keeps_git: bool = False
     texts: tuple[tuple[str, str], ...] = ()
 
 
@@ -549,7 +547,7 @@ class Evaluation:
         return self._copied(each, flags)
 
     def _add(self, each: Instruction) -> Operation:
-        known = ("chown", "chmod", "link", "exclude", "checksum", "keep-git-dir", "unpack")
+        known = ("chown", "chmod", "link", "exclude", "unpack")
         return self._copied(each, self._flags(each, known, several=("exclude",)))
 
     def _copied(self, each: Instruction, flags: Mapping[str, str]) -> Operation:
@@ -578,7 +576,5 @@ class Evaluation:
             self._boolean("parents", flags),
             tuple(self._word(value) for name, value in each.flags if name == "exclude"),
             is_add and ("unpack" not in flags or self._boolean("unpack", flags)),
-            self._word(flags.get("checksum", "")),
-            self._boolean("keep-git-dir", flags),
             tuple(texts),
         )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,7 @@ def remove(engine: Engine, image: LeftoverImage) -> bool:
 def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
     """What killed builds left, by kind and name, with what removes it: containers that never started, and volumes.
 
-    A container of another user's build may be about to start, or to be read.
+    What is less than an hour old may belong to another user's build, which is about to use it.
     """
     made = {each["Names"][0].lstrip("/"): each for each in engine.containers([])}
     old = time.time() - _STALE_S
@@ -89,11 +90,23 @@ def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
         if name.startswith(NAME) and each.get("State") == "created" and each["Created"] < old
     )
     mounted = {mount.get("Name") for each in made.values() for mount in each.get("Mounts") or ()}
-    volumes = (name for name in engine.volumes() if name.startswith(NAME) and name not in mounted)
+    volumes = (
+        name
+        for name, when in engine.volumes().items()
+        if name.startswith(NAME) and name not in mounted and _seconds(when) < old
+    )
     return {
         **{("container", name): partial(engine.remove, name, force=True) for name in containers},
         **{("volume", name): partial(engine.remove_volume, name) for name in volumes},
     }
+
+
+def _seconds(when: str) -> float:
+    """A time of the engine in Unix time; now for one that is not known."""
+    try:
+        return datetime.fromisoformat(when.replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return time.time()
 
 
 class _Known:

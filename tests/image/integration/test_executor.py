@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import json
@@ -27,7 +28,7 @@ from reprokit.image.leftovers import leftovers, remove
 from reprokit.image.made import step_name
 from reprokit.oci.store import layers_of
 from reprokit.recipe import find
-from tests.support.images import built
+from tests.support.images import built, noise
 from tests.support.kill_moments import KillMoments
 from tests.support.names import unique
 from tests.support.paths import ROOT
@@ -302,6 +303,12 @@ def test_archives_are_unpacked_by_add_and_copied_by_copy(build: Build, engine: E
         _, mode, *owner, _, content, _ = found[f"{name}/x/in/file"]
         assert (int(mode, 8) & 0o7777, owner, content) == (0o750, [5, 0], b"content")
     assert (found["plain.gz"][5], found["copied"][5]) == (plain, files["agz"])
+    # A block of bzip2 is large; parallel compressors write many streams.
+    large = archive("w:", content=noise(900_000, 3))
+    streams = b"".join(gzip.compress(large[at : at + 100_000]) for at in range(0, len(large), 100_000))
+    build("FROM scratch\nADD one two /\nADD two /two/\n", {"one": bz2.compress(large), "two": streams})
+    for path in ("in/file", "two/in/file"):
+        assert tree(engine, build.name)[path][5] == noise(900_000, 3)
     # A name that leads out stays inside, and a damaged archive is named.
     build("FROM scratch\nADD out.tar /x/", {"out.tar": archive("w:", "../../out")})
     assert tree(engine, build.name)["x/out"][5] == b"content"
