@@ -50,7 +50,7 @@ class Use:
 
 
 def uses(target: Target) -> tuple[Use, ...]:
-    """The blocks of a variant in order, `base` first. Raises UsageError with file, line and spelling."""
+    """The blocks of a variant as they are built, `base` first. Raises UsageError with file, line and spelling."""
     found: list[Use] = []
     blocks = target.variant.blocks
     implied = [] if blocks and blocks[0].name == "base" else [Block(name="base")]
@@ -72,7 +72,22 @@ def uses(target: Target) -> tuple[Use, ...]:
             )
         found.append(Use(this, _options(target, (*at, block.name), this, block.options), stage, own))
     _check_installs(target, found, requirements_of(target, found))
-    return tuple(found)
+    return _by_need(found)
+
+
+def _by_need(found: Sequence[Use]) -> tuple[Use, ...]:
+    """Packages before sources and what is compiled from them, so that a changed source installs none again."""
+    ordered: list[Use] = []
+    later: list[Use] = []
+    for use in found:
+        if use.spec.made_of == "sources":
+            later.append(use)
+        elif use.spec.made_of == "packages":
+            ordered.append(use)
+        else:
+            ordered += [*later, use]
+            later = []
+    return (*ordered, *later)
 
 
 def _own(target: Target, at: tuple, name: str) -> OwnBlock | None:

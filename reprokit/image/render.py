@@ -114,26 +114,27 @@ class _Dockerfile:
         self.secrets: list[tuple[str, str]] = []  # block and name
 
     def render(self) -> Rendered:
-        """Parts follow each other in the recipe's order: recipes with equal first blocks share these layers."""
+        """Parts follow each other as `uses` orders them: recipes with equal first blocks share these layers."""
         self.parts.append(("base", _head(self.target)))
         self.parts.append(("base", self.part("final", self.uses[0], [])))
         self.of_base = self.of_image
-        here = "base"  # the stage that becomes the image
+        here = packages = "base"  # the stage that becomes the image, and the last one without anything made of sources
+        made: list[str] = []  # what the blocks since then add
         before = ["base"]
         for use in self.uses[1:]:
             text = ""
-            base = use.spec.build_from == "base"
-            built = self.part("build", use, [] if base else before) if use.spec.build_from else ""
-            if built:
-                # A stage of sources starts at the base, so that nothing but the base undoes it.
-                start = "base" if base else here
-                text = f"FROM {start} AS {use.stage}\n{built}\nFROM {here} AS with-{use.stage}\n"
+            if built := self.build_stage(use, here, packages, made, before):
+                text = f"{built}\nFROM {here} AS with-{use.stage}\n"
                 self.stages.append(use.stage)
                 here = f"with-{use.stage}"
             elif here == "base":
                 here = "image"
                 text = "FROM base AS image\n"
             self.parts.append((use.spec.name, text + self.part("final", use, before)))
+            if use.spec.made_of == "sources":
+                made.append(self.part("adds", use, before))
+            else:
+                packages, made = here, []
             before.append(use.spec.name)
         for use in self.uses:
             if late := self.part("late", use, before):
@@ -143,8 +144,26 @@ class _Dockerfile:
         secrets = tuple(sorted({name for _, name in self.secrets}))
         return _joined(self.parts, tuple(self.installs), patch_files(self.target), secrets)
 
+    def build_stage(self, use: Use, here: str, packages: str, made: Sequence[str], before: list[str]) -> str:
+        """The stage of a block's part `build`; "" if it has none.
+
+        One of sources starts at the base, so that nothing but the base undoes it. Another one installs its tools before
+        it has sources and what was made of them, so that a changed source does not install the tools again.
+        """
+        if use.spec.build_from != "image":
+            built = self.part("build", use, []) if use.spec.build_from else ""
+            return built and f"FROM base AS {use.stage}\n{built}"
+        tools = self.part("tools", use, before)
+        built = self.part("build", use, before)
+        if not tools:
+            return built and f"FROM {here} AS {use.stage}\n{built}"
+        return f"FROM {packages} AS {use.stage}\n{tools}{''.join(made)}{built}"
+
     def part(self, part: str, use: Use, before: list[str]) -> str:
-        """The `build`, `final` or `late` part of a block; "" if it has none."""
+        """The part `tools`, `build`, `adds`, `final` or `late` of a block; "" if it has none.
+
+        `adds` is what `final` adds to the image, without its checks.
+        """
         own = {"block": use.spec.name, "stage": use.stage, "options": use.options, "before": before}
         own["secrets"] = use.secrets
         facts = {**self.facts, **own, "bounds": bounds_of(self.target, use)}
@@ -162,13 +181,13 @@ class _Dockerfile:
             text, reads = _with_mounts(text, use.secrets)
             self.secrets += [(use.spec.name, name) for name in use.secrets if reads]
         # Where the commands run: in the stage of the block, or in the image if it has none.
-        if text and use.spec.build_args and (part == "build" or use.stage not in self.stages):
+        if text and use.spec.build_args and (part == "build" or part == "final" and use.stage not in self.stages):
             text = _arguments(self.target) + text
         earlier = self.of_base if part == "build" and use.spec.build_from == "base" else self.of_image
         for packages, components in asked:
             self.installs.append(AptInstall(use.spec.name, packages, earlier, components))
             earlier += packages
-        if part != "build":
+        if part not in ("tools", "build"):
             self.of_image = earlier
         # Declared where it is used: an argument enters the layer cache's key of every step after it.
         return (f"ARG {argument('apt', use.spec.name)}=\n" if asked else "") + text

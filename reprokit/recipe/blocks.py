@@ -70,7 +70,8 @@ class BlockSpec(OwnFront):
     other pins: recipes share that layer; `bounds` limit these dependencies. `differs` are paths that are not the same
     in two builds of a lock, as patterns where `*` also matches `/`, each with its reason; none do in variants without
     the pin `differs_with`. With `build_args` its commands see the variant's `build_args`. One that `repeats` can be
-    used several times. `instead_of` are names of tools that users may look for, each with how this block replaces it.
+    used several times. `made_of` decides the order: packages first, then sources and what is compiled from them, while
+    nothing moves past what depends on anything. `instead_of` are names of tools that users may look for, each with how this block replaces it.
     """
 
     name: str
@@ -83,6 +84,7 @@ class BlockSpec(OwnFront):
     differs_with: str = ""
     build_args: bool = False
     repeats: bool = False
+    made_of: Literal["packages", "sources", "anything"] = "packages"
     instead_of: dict[str, str] = Field(default={})
 
 
@@ -165,4 +167,4 @@ def own_block(path: Path) -> OwnBlock:
         stated: Any = OwnFront.model_validate(document.data).model_dump(exclude_unset=True)
     except ValidationError as error:
         raise explained(error, document, OwnFront, _HINT) from None
-    return OwnBlock(path, BlockSpec(name=path.stem, build_args=True, **stated), text)
+    return OwnBlock(path, BlockSpec(name=path.stem, build_args=True, made_of="anything", **stated), text)

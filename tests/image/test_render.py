@@ -7,7 +7,7 @@ from copy import deepcopy
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.image.blocks import wheel_requirements
+from reprokit.image.blocks import uses, wheel_requirements
 from reprokit.image.context import write_context
 from reprokit.image.dockerfile import parse
 from reprokit.image.render import instruction_lines, render
@@ -114,10 +114,21 @@ def test_stages(tmp_path):
     assert [line for line in text.splitlines() if line.startswith("COPY")] == ["COPY --from=git /product/ /"]
     # Each use of a block has a stage of its own.
     text = render(target(tmp_path, **{**MADE, "blocks": ["git", *(deepcopy(MAKE) for _ in range(3))]})).dockerfile
-    assert [line for line in text.splitlines() if line.startswith("COPY --from=make")] == [
-        f"COPY --from={stage} /product/ /" for stage in ("make", "make-2", "make-3")
-    ]
-    assert "FROM with-make-2 AS make-3\n" in text
+    stages = {part.split()[0]: part for part in text.split("FROM base AS ")[1:]}
+    # It installs its compilers on the packages, then has what the uses before it made.
+    third = stages["make-3"].partition("\nFROM ")[0]
+    copies = [line for line in third.splitlines() if line.startswith("COPY")]
+    made = [f"COPY --from={stage} /product/ /" for stage in ("git", "make", "make-2")]
+    assert copies == [*made, "COPY --from=git /opt/a /opt/a"] and third.index("apt-get") < third.index("COPY")
+
+
+def test_packages_are_built_before_sources_and_nothing_moves_past_the_users_own_commands(tmp_path):
+    run = {"run": {"commands": ["true"], "products": ["a"], "in_image": True}}
+    make = {"make": {"source": "a", "products": ["x"]}}
+    variant = {**PYTHON, "pins": {"python": "3.11", "gcc": "12"}, "sources": [source("a", "/a")], "apt": ["jq"]}
+    blocks = ["git", make, "python", run, deepcopy(make), "apt", "wheels"]
+    used = uses(target(tmp_path, **variant, wheels=["numpy==1.26.4"], blocks=blocks))
+    assert [use.stage for use in used] == ["base", "python", "git", "make", "run", "apt", "wheels", "make-2"]
 
 
 def test_what_is_the_papers_own_changes_nothing_before_it(tmp_path):

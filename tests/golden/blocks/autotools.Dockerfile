@@ -1,6 +1,5 @@
-FROM with-git AS autotools
+FROM base AS autotools
 ARG REPROKIT_APT_AUTOTOOLS=
-COPY --from=git /opt/tool /opt/tool
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block autotools: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_AUTOTOOLS:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_AUTOTOOLS ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -12,6 +11,7 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect gcc 12 "$(c++ -dumpfullversion)"
+COPY --from=git /opt/tool /opt/tool
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block autotools: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir -p /product/opt/tool; cd /opt/tool; \
@@ -26,16 +26,16 @@ RUN set -eu; \
 
 FROM with-git AS with-autotools
 COPY --from=autotools /product/ /
+RUN ldconfig
 # pitfall build-ok-artifact-missing
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block autotools: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    ldconfig; cd /opt/tool; \
+    cd /opt/tool; \
     expect /usr/local/bin/tool present "$(test -e /usr/local/bin/tool && echo present)"; \
     expect 'libraries that its products do not find' 0 "$(find /usr/local/bin/tool -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"
 
-FROM with-autotools AS autotools-2
+FROM base AS autotools-2
 ARG REPROKIT_APT_AUTOTOOLS=
-COPY --from=git /opt/other /opt/other
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block autotools: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_AUTOTOOLS:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_AUTOTOOLS ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -47,6 +47,9 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect gcc 12 "$(c++ -dumpfullversion)"
+COPY --from=autotools /product/ /
+RUN ldconfig
+COPY --from=git /opt/other /opt/other
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block autotools: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir -p /product/opt/other; cd /opt/other; \
@@ -62,9 +65,10 @@ RUN set -eu; \
 
 FROM with-autotools AS with-autotools-2
 COPY --from=autotools-2 /product/ /
+RUN ldconfig
 # pitfall build-ok-artifact-missing
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block autotools: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    ldconfig; cd /opt/other; \
+    cd /opt/other; \
     expect include/other.h present "$(test -e include/other.h && echo present)"; \
     expect 'libraries that its products do not find' 0 "$(find include/other.h -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"

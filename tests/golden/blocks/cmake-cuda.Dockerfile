@@ -1,6 +1,5 @@
-FROM with-git AS cmake
+FROM image AS cmake
 ARG REPROKIT_APT_CMAKE=
-COPY --from=git /opt/project /opt/project
 # CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
 # use x86_64-linux-gnu-gcc.
 RUN set -eu; \
@@ -17,6 +16,7 @@ RUN set -eu; \
     expect cmake 3.25 "$cmake"; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 11 "$(c++ -dumpfullversion)"
+COPY --from=git /opt/project /opt/project
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     stubs="$(mktemp -d)"; \

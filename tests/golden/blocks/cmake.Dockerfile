@@ -1,6 +1,5 @@
-FROM with-git AS cmake
+FROM image AS cmake
 ARG REPROKIT_APT_CMAKE=
-COPY --from=git /opt/project /opt/project
 # CMake 4 refuses projects that ask for less than 3.5. Nested builds use the links of the compiler, and Python builds
 # use x86_64-linux-gnu-gcc.
 RUN set -eu; \
@@ -19,6 +18,7 @@ RUN set -eu; \
     expect cmake 3.18 "$cmake"; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 10 "$(c++ -dumpfullversion)"
+COPY --from=git /opt/project /opt/project
 # What the project clones during the build is already here, at its commit and with the requested tag, so that a moved
 # tag changes nothing. Other addresses go below REPROKIT_GIT, where undeclared ones are refused by name.
 ARG REPROKIT_GIT=https://

@@ -1,6 +1,5 @@
-FROM with-git AS extension_package
+FROM image AS extension_package
 ARG REPROKIT_APT_EXTENSION_PACKAGE=
-COPY --from=git /opt/package /opt/package
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_EXTENSION_PACKAGE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_EXTENSION_PACKAGE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -13,6 +12,7 @@ RUN set -eu; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect gcc 12 "$(c++ -dumpfullversion)"; \
     for module in setuptools wheel; do expect "$module" importable "$(python3 -c 'import sys, importlib; importlib.import_module(sys.argv[1]); print("importable")' "$module")"; done
+COPY --from=git /opt/package /opt/package
 # Nothing is fetched: the Python packages for the build are in the image, at their locked versions. With build
 # isolation, pip would build against the newest torch.
 RUN set -eu; \

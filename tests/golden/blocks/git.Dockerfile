@@ -54,6 +54,7 @@ RUN set -eu; \
 
 FROM image AS with-git
 COPY --from=git /product/ /
+RUN printf '%s\n' /opt/artifact/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/sources.pth"
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     for path in /opt/artifact /opt/cutlass; do \
@@ -61,7 +62,6 @@ RUN set -eu; \
     done
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block git: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    printf '%s\n' /opt/artifact/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/sources.pth"; \
     for path in /opt/artifact/python; do \
         expect "$path" 'on sys.path' "$(python3 -c 'import sys; print("on sys.path" if sys.argv[1] in sys.path else "not on sys.path")' "$path")"; \
     done

@@ -1,7 +1,5 @@
-FROM with-git AS make
+FROM base AS make
 ARG REPROKIT_APT_MAKE=
-ARG SIZE="large one"
-COPY --from=git /opt/solver /opt/solver
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block make: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_MAKE:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_MAKE ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -13,6 +11,8 @@ RUN set -eu; \
     done; \
     ln -sf gcc /usr/local/bin/cc; ln -sf g++ /usr/local/bin/c++; \
     expect gcc 12 "$(c++ -dumpfullversion)"
+ARG SIZE="large one"
+COPY --from=git /opt/solver /opt/solver
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block make: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     mkdir -p /product/opt/solver/src; cd /opt/solver/src; \
@@ -28,10 +28,11 @@ RUN set -eu; \
 
 FROM with-git AS with-make
 COPY --from=make /product/ /
+RUN ldconfig
 # pitfall build-ok-artifact-missing
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block make: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    ldconfig; cd /opt/solver/src; \
+    cd /opt/solver/src; \
     expect bin/solver present "$(test -e bin/solver && echo present)"; \
     expect /usr/local/lib/libsolver.so present "$(test -e /usr/local/lib/libsolver.so && echo present)"; \
     expect 'libraries that its products do not find' 0 "$(find bin/solver /usr/local/lib/libsolver.so -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"

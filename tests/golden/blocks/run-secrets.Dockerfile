@@ -35,9 +35,10 @@ RUN set -eu; \
 
 FROM base AS with-run
 COPY --from=run /product/ /
+RUN ldconfig
 # pitfall build-ok-artifact-missing
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    ldconfig; cd /; \
+    cd /; \
     expect /opt/data present "$(test -e /opt/data && echo present)"; \
     expect 'libraries that its products do not find' 0 "$(find /opt/data -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"

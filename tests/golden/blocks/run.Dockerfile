@@ -1,7 +1,5 @@
-FROM with-git AS run
+FROM base AS run
 ARG REPROKIT_APT_RUN=
-ARG JOBS="2"
-COPY --from=git /opt/artifact /opt/artifact
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
     sources=""; [ -z "${REPROKIT_APT_RUN:-}" ] || { echo "deb [trusted=yes] $REPROKIT_APT_RUN ./" > /tmp/locked.list; sources="-o Dir::Etc::SourceList=/tmp/locked.list -o Dir::Etc::SourceParts=-"; }; \
@@ -11,6 +9,9 @@ RUN set -eu; \
     for package in gawk; do \
         expect "$package" installed "$(dpkg-query -W -f '${db:Status-Status}' "${package%%=*}")"; \
     done
+COPY --from=git /product/ /
+ARG JOBS="2"
+COPY --from=git /opt/artifact /opt/artifact
 RUN set -eu; \
     mkdir -p /opt/artifact; cd /opt/artifact; \
     bash -euo pipefail -c './build.sh --jobs $JOBS | tee log'
@@ -29,10 +30,11 @@ RUN set -eu; \
 
 FROM with-git AS with-run
 COPY --from=run /product/ /
+RUN ldconfig
 # pitfall build-ok-artifact-missing
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    ldconfig; cd /opt/artifact; \
+    cd /opt/artifact; \
     expect out present "$(test -e out && echo present)"; \
     expect 'libraries that its products do not find' 0 "$(find out -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"
 
@@ -40,9 +42,10 @@ ARG JOBS="2"
 RUN set -eu; \
     mkdir -p /; cd /; \
     bash -euo pipefail -c 'echo 1 > /opt/ready'
+RUN ldconfig
 # pitfall build-ok-artifact-missing
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block run: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    ldconfig; cd /; \
+    cd /; \
     expect /opt/ready present "$(test -e /opt/ready && echo present)"; \
     expect 'libraries that its products do not find' 0 "$(find /opt/ready -type f '(' -name '*.so*' -o -perm /111 ')' -exec ldd {} + 2>/dev/null | grep -c 'not found')"

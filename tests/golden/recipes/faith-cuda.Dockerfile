@@ -256,9 +256,8 @@ RUN set -eu; \
     fi; \
     expect cutlass 2.9.0 "$version"
 
-FROM with-git AS tvm
+FROM image AS tvm
 ARG REPROKIT_APT_TVM=
-COPY --from=git /opt/tvm /opt/tvm
 # CMake 4 refuses projects that ask for less than 3.5, such as TVM up to 0.8 and its dmlc-core.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
@@ -273,6 +272,8 @@ RUN set -eu; \
     expect 'cmake below 4, that is' 3 "$cmake"; \
     expect gcc 9 "$(g++-9 -dumpfullversion)"; \
     expect llvm 10 "$(/usr/bin/llvm-config-10 --version)"
+COPY --from=git /product/ /
+COPY --from=git /opt/tvm /opt/tvm
 # llvm-config by its absolute path, as another environment's would shadow /usr/bin (pitfall llvm-config-path). Without
 # it TVM builds, but reports "Target llvm is not enabled" (pitfall tvm-llvm-off). Options are appended to config.cmake,
 # as its own set() lines override the command line. libbacktrace only improves traces, and needs an autotools build.
@@ -291,12 +292,12 @@ RUN set -eu; \
 
 FROM with-git AS with-tvm
 COPY --from=tvm /product/ /
+RUN echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/tvm.pth"
 # pitfalls build-ok-artifact-missing, tvm-llvm-off, tvm-cuda-off, cublas-not-found
 # There is no driver while an image is built. The toolkit's stub of libcuda is enough to ask whether a backend was
 # compiled.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
-    echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_paths()["purelib"])')/tvm.pth"; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
