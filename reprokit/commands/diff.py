@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bundle.read import Bundle
     from reprokit.oci.model import Image
+    from reprokit.verify.layers import ComparedImage
+
+_Compared = Annotated[
+    str, typer.Argument(metavar="FILE|IMAGE", help="A bundle, a lock, or an image.", autocompletion=completion.bundles)
+]
 
 
 def diff(
-    before: options.BundleFile,
-    after: options.BundleFile,
+    before: _Compared,
+    after: _Compared,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two bundles: layers, pins, packages, sizes.
+    """Compare two bundles (layers, files, pins, packages, sizes), two images (files, settings) or two locks.
 
-    Compares images of the same name, or the only image of each. Exit code 1 where they differ.
+    Compares images of the same name, or the only image of each bundle. Exit code 1 where they differ.
     """
-    from reprokit.bundle.read import opened
-    from reprokit.errors import UsageError
+    from reprokit.supply.lock.file import SUFFIX
 
-    for file in (before, after):
-        if file.suffix == ".yaml":
-            hint = f"`reprokit export` writes bundles; `diff -u {before} {after}` compares the text of these"
-            raise UsageError("diff compares bundles, and this is a recipe or a lock", str(file), hint)
-    with opened(before) as one, opened(after) as other:
-        found = [_of(name, one, other, left, right) for name, left, right in _pairs(one, other)]
+    kinds = {"lock" if each.endswith(SUFFIX) else "bundle" if _is_bundle(each) else "image" for each in (before, after)}
+    if kinds == {"bundle"}:
+        found = _bundles(Path(before), Path(after))
+    elif "lock" in kinds:
+        found = [_locks(before, after)]
+    else:
+        found = [_images(before, after)]
     if as_json:
         dump(found)
     else:
@@ -39,6 +47,53 @@ def diff(
             _print(each)
     if any(not each["same"] for each in found):
         raise typer.Exit(1)
+
+
+def _is_bundle(text: str) -> bool:
+    return text.endswith(".rkit") or text.startswith(("/", ".")) or Path(text).is_file()
+
+
+def _locks(before: str, after: str) -> dict[str, Any]:
+    from reprokit.errors import UsageError
+    from reprokit.supply.lock.file import SUFFIX, read
+
+    for each in (before, after):
+        if not each.endswith(SUFFIX):
+            raise UsageError("a lock is compared with another lock", each)
+    try:
+        changes = read(Path(before)).changes(read(Path(after)))
+    except FileNotFoundError as error:
+        raise UsageError("there is no such lock", str(error.filename)) from None
+    return {"lock": f"{before} -> {after}", "same": not changes, "changes": changes}
+
+
+def _images(before: str, after: str) -> dict[str, Any]:
+    """Two images, of which one may be in a bundle."""
+    from dataclasses import asdict
+
+    from reprokit.engine import Engine
+    from reprokit.image.labels import image_name
+    from reprokit.recipe.find import is_recipe, target
+    from reprokit.verify.layers import ImageInEngine, image_in_bundle
+    from reprokit.verify.run import compare_images
+
+    engine = Engine.connect()
+    with ExitStack() as stack:
+
+        def of(text: str, other: str) -> ComparedImage:
+            if _is_bundle(text):
+                return stack.enter_context(image_in_bundle(Path(text), other))
+            return ImageInEngine.of(engine, image_name(target(text)) if is_recipe(text) else text)
+
+        found = compare_images(of(before, after), of(after, before))
+    return {"image": f"{before} -> {after}", "same": found.verdict == "same", **asdict(found)}
+
+
+def _bundles(before: Path, after: Path) -> list[dict[str, Any]]:
+    from reprokit.bundle.read import opened
+
+    with opened(before) as one, opened(after) as other:
+        return [_of(name, one, other, left, right) for name, left, right in _pairs(one, other)]
 
 
 def _pairs(one: Bundle, other: Bundle) -> list[tuple[str, Image | None, Image | None]]:
@@ -56,22 +111,40 @@ def _of(name: str, one: Bundle, other: Bundle, left: Image | None, right: Image 
     from reprokit.bundle.compare import compare
 
     found = compare(one, other, left, right)
-    return {"image": name, "same": found.same, **asdict(found)}
+    files = _files(one, other, left, right) if left and right and (found.removed or found.added) else []
+    return {"image": name, "same": found.same, **asdict(found), "layers": files}
+
+
+def _files(one: Bundle, other: Bundle, left: Image, right: Image) -> list[dict[str, Any]]:
+    """What the layers do, if the bundles have them all."""
+    from dataclasses import asdict
+
+    from reprokit.bundle.verify import verify
+    from reprokit.verify.layers import ImageInBundle
+    from reprokit.verify.run import compare_images
+
+    if not all(layer.blob for image in (left, right) for layer in image.layers):
+        return []
+    found = compare_images(*(ImageInBundle(verify(b), image) for b, image in ((one, left), (other, right))))
+    return [asdict(layer) for layer in found.layers]
 
 
 def _print(found: dict[str, Any]) -> None:
     from reprokit.formatting import size
+    from reprokit.verify.shown import layer_lines
 
-    echo(f"{found['image']}: {'the same' if found['same'] else 'differs'}")
-    before, after = found["size"]
+    echo(f"{found.get('image') or found['lock']}: {'the same' if found['same'] else 'differs'}")
+    before, after = found.get("size", (0, 0))
     if before != after:
         echo(f"  unpacked {size(before)} -> {size(after)}")
-    for sign, layers in (("-", found["removed"]), ("+", found["added"])):
+    for sign, layers in (("-", found.get("removed", ())), ("+", found.get("added", ()))):
         for layer in layers:
             amount = "excluded" if layer["packed"] is None else size(layer["packed"])
             echo(f"  {sign} layer {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:70]}".rstrip())
-    for kind in ("pins", "settings", "packages"):
-        for name, old, new in found[kind]:
-            echo(f"  {kind.removesuffix('s')} {name}: {old or 'none'} -> {new or 'none'}")
-    if found["unknown"]:
+    for line in layer_lines(found.get("layers", ())):
+        echo(f"  {line}")
+    for kind in ("pins", "settings", "packages", "changes"):
+        for name, old, new in found.get(kind, ()):
+            echo(f"  {'' if kind == 'changes' else kind.removesuffix('s')} {name}: {old or 'none'} -> {new or 'none'}")
+    if found.get("unknown"):
         echo(f"  packages of {found['unknown']} layers are unknown: both bundles exclude them")

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from reprokit.verify.layers import ComparedImage
     from reprokit.verify.run import Verification
 
-_SHOWN = 10
-
 
 def verify(
     name: options.RecipeName,
@@ -43,7 +41,7 @@ def verify(
     from reprokit.image.build_secrets import parse_secrets
     from reprokit.image.progress import BuildDisplay
     from reprokit.recipe.find import target as find_target
-    from reprokit.verify.run import compare_images, rebuilt
+    from reprokit.verify.run import compare_images, known_differences, rebuilt
 
     target, secrets = find_target(name), parse_secrets(secret, os.environ)
     _require_lock(target)
@@ -53,7 +51,7 @@ def verify(
             BuildDisplay(sys.stderr) as shown,
             rebuilt(engine, target, offline, shown.progress, shown.traffic, secrets) as (again, seconds),
         ):
-            found = compare_images(target, image, again, seconds)
+            found = compare_images(image, again, known_differences(target), seconds)
         if found.image_id:
             trust.record_verified(engine, found.image_id, found.verdict)
     if as_json:
@@ -83,17 +81,12 @@ def _image(engine: Engine, target: Target, against: str | None) -> AbstractConte
 
 
 def _print(found: Verification) -> None:
-    for layer in found.layers:
-        counts = f"{layer.differ} differ, {layer.times} other times" if layer.differ or layer.times else "same"
-        of_files = f" of {layer.files} files" if layer.files else ""
-        echo(f"layer {layer.number}: {counts}{of_files}  {layer.instruction[:60]}".rstrip())
-        # The first times only after what matters more.
-        changes = sorted(layer.changes, key=lambda change: change.kind == "time")
-        for change in changes[:_SHOWN]:
-            known = f" (known: {change.known})" if change.known else ""
-            echo(f"  {change.kind:<7}  {change.path}  {change.detail}{known}".rstrip())
-        if (more := layer.differ + layer.times - _SHOWN) > 0:
-            echo(f"  and {more} more")
+    from dataclasses import asdict
+
+    from reprokit.verify.shown import layer_lines
+
+    for line in layer_lines([asdict(layer) for layer in found.layers]):
+        echo(line)
     for diff_id in found.only_in_one:
         echo(f"layer {diff_id[7:19]}: in one image only")
     for setting, before, after in found.settings:

@@ -181,7 +181,7 @@ class _Dockerfile:
             text, reads = _with_mounts(text, use.secrets)
             self.secrets += [(use.spec.name, name) for name in use.secrets if reads]
         # Where the commands run: in the stage of the block, or in the image if it has none.
-        if text and use.spec.build_args and (part == "build" or part == "final" and use.stage not in self.stages):
+        if text and use.spec.build_args and (part == "build" or (part == "final" and use.stage not in self.stages)):
             text = _arguments(self.target) + text
         earlier = self.of_base if part == "build" and use.spec.build_from == "base" else self.of_image
         for packages, components in asked:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprokit.bundle.packages import differences
-from reprokit.verify.entries import SEEN, LayerEntry, content_of, entries
+from reprokit.verify.effect import Effect
+from reprokit.verify.entries import SEEN, LayerEntry, content_of
 
 Kind = Literal["time", "content", "removed", "added"]
 Look = Callable[[Iterator[bytes], Iterator[bytes]], str]
@@ -59,35 +60,46 @@ class ComparedLayer:
 
 
 def compare_layers(
-    layer: ComparedLayer, pair: tuple[Path, Path], known: Mapping[str, str], where: str, look: Look | None = None
+    layer: ComparedLayer,
+    pair: tuple[Effect, Effect],
+    files: tuple[Path, Path],
+    known: Mapping[str, str],
+    look: Look | None = None,
 ) -> None:
-    """Compare two uncompressed layers. `known` are patterns of paths that differ between builds, with reasons.
+    """Compare what two uncompressed layers do. `known` are patterns of paths that differ between builds, with reasons.
 
-    `look` gets the contents of the first pair of files that differ, and returns more about them. Raises UsageError
-    naming `where` for a layer that is damaged or too large.
+    `look` gets the contents of the first pair of files that differ, and returns more about them.
     """
-    with pair[0].open("rb") as one, pair[1].open("rb") as other:
-        before, after = entries(one, where), entries(other, where)
-        paths = sorted({*before, *after})
+    one, other = pair
+    with files[0].open("rb") as before, files[1].open("rb") as after:
+        paths = sorted({path for each in pair for path in (*each.made, *each.times, *each.removed)})
         layer.files = len(paths)
-        for key in paths:
-            left, right = before.get(key), after.get(key)
+        for path in paths:
+            left, right = one.entry(path), other.entry(path)
             if left and right and left.seen == right.seen:
                 if left.unseen == right.unseen:
                     layer.same += 1
                 else:
-                    layer.add(FileChange(key[0], "time", _unseen(left, right)))
+                    layer.add(FileChange(path, "time", _unseen(left, right)))
                 continue
-            reason = next((why for pattern, why in known.items() if fnmatchcase(key[0], pattern)), "")
+            if path in one.removed & other.removed:
+                layer.same += 1
+                continue
+            if not any(path in each.made or path in each.removed for each in pair):
+                layer.add(FileChange(path, "time"))
+                continue
+            reason = next((why for pattern, why in known.items() if fnmatchcase(path, pattern)), "")
             if left is None or right is None:
-                layer.add(FileChange(key[0], "added" if right else "removed", "", reason))
+                kind: Kind = "removed" if left or path in other.removed else "added"
+                layer.add(FileChange(path, kind, "", reason))
                 continue
             detail = _seen(left, right)
-            if left.seen[-1] != right.seen[-1]:
-                detail = "; ".join(filter(None, (_first(content_of(one, left), content_of(other, right)), detail)))
+            if left.seen[-1] != right.seen[-1] and min(left.offset, right.offset) >= 0:
+                contents = (content_of(before, left), content_of(after, right))
+                detail = "; ".join(filter(None, (_first(*contents), detail)))
                 if look and not layer.differ:
-                    detail += look(content_of(one, left), content_of(other, right))
-            layer.add(FileChange(key[0], "content", detail, reason))
+                    detail += look(content_of(before, left), content_of(after, right))
+            layer.add(FileChange(path, "content", detail, reason))
 
 
 def _seen(left: LayerEntry, right: LayerEntry) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO
 
 from reprokit.errors import UsageError
@@ -16,10 +15,12 @@ from reprokit.untrusted.tar import Stream, members
 _BLOCK = 1 << 20
 # Fields of the header, which are compared as such, and times.
 _HEADERS = {"path", "linkpath", "size", "uid", "gid", "uname", "gname", "mtime", "atime", "ctime"}
-SEEN = ("type", "mode", "owner", "target", "size", "device", "attributes", "content")
+SEEN = ("type", "mode", "owner", "target", "size", "device", "attributes", "same file as", "content")
+_TARGET, _SAME_FILE = SEEN.index("target"), SEEN.index("same file as")
+FOLDER, LINK, HARD_LINK = "folder", "link", "hard link"
 _TYPES = {
-    tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "link",
-    tarfile.LNKTYPE: "hard link", tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "pipe",
+    tarfile.REGTYPE: "file", tarfile.AREGTYPE: "file", tarfile.DIRTYPE: FOLDER, tarfile.SYMTYPE: LINK,
+    tarfile.LNKTYPE: HARD_LINK, tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "pipe",
 }  # fmt: skip
 
 
@@ -28,7 +29,7 @@ class LayerEntry:
     """What containers see of an entry (`seen`, named by `SEEN`), what not (`unseen`), and where its content is.
 
     `unseen` holds the time of the last change, and the names of owner and group, for which engines before 23 asked the
-    host; the numbers decide.
+    host; the numbers decide. `offset` is -1 for a hard link to a file of another layer.
     """
 
     seen: tuple[str, ...]
@@ -36,14 +37,23 @@ class LayerEntry:
     offset: int
     size: int
 
+    @property
+    def kind(self) -> str:
+        return self.seen[0]
 
-def entries(file: IO[bytes], where: str) -> dict[tuple[str, int], LayerEntry]:
-    """The entries of an uncompressed layer by path and number, as a path may be there more than once.
+    @property
+    def target(self) -> str:
+        return self.seen[_TARGET]
+
+    def same_file_as(self, path: str) -> LayerEntry:
+        return replace(self, seen=(*self.seen[:_SAME_FILE], path, *self.seen[_SAME_FILE + 1 :]))
+
+
+def entries(file: IO[bytes], where: str) -> Iterator[tuple[str, LayerEntry]]:
+    """The entries of an uncompressed layer in their order, with their paths.
 
     Raises UsageError naming `where` if the layer is damaged or exceeds a limit.
     """
-    found: dict[tuple[str, int], LayerEntry] = {}
-    count: Counter[str] = Counter()
     stream, text = Stream(iter(lambda: file.read(_BLOCK), b"")), 0
     try:
         for member in members(stream, where, ENTRIES):
@@ -59,16 +69,14 @@ def entries(file: IO[bytes], where: str) -> dict[tuple[str, int], LayerEntry]:
                 str(size),
                 f"{member.devmajor}:{member.devminor}" if member.isdev() else "",
                 repr(sorted(pair for pair in member.pax_headers.items() if pair[0] not in _HEADERS)),
+                "",
                 content.hexdigest() if size else "",
             )
             text += len(member.name) + sum(map(len, seen))
             ENTRY_TEXT.check(text, "bytes of names in a layer", where)
-            count[member.name] += 1
-            unseen = (member.mtime, member.uname, member.gname)
-            found[member.name, count[member.name]] = LayerEntry(seen, unseen, offset, size)
+            yield member.name, LayerEntry(seen, (member.mtime, member.uname, member.gname), offset, size)
     except (tarfile.TarError, EOFError) as error:
         raise UsageError(f"a layer is damaged: {error}", where) from None
-    return found
 
 
 def content_of(file: IO[bytes], entry: LayerEntry) -> Iterator[bytes]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from reprokit.bundle.layers import settings
+from reprokit.bundle.layers import instructions, instructions_of, settings
 from reprokit.bundle.read import opened
 from reprokit.bundle.verify import VerifiedBundle
 from reprokit.bundle.verify import verify as verify_bundle
@@ -23,7 +23,7 @@ from reprokit.untrusted.limits import COMPARED
 
 
 class ComparedImage(Protocol):
-    """An image that can be compared: its diff IDs from the base up, and its settings for containers.
+    """An image that can be compared: its diff IDs from the base up, the instruction of each, its settings for containers.
 
     `id` is empty for an image that is not in the engine.
     """
@@ -35,9 +35,11 @@ class ComparedImage(Protocol):
     @property
     def diff_ids(self) -> tuple[str, ...]: ...
     @property
+    def instructions(self) -> list[str]: ...
+    @property
     def config(self) -> Mapping[str, Any]: ...
     def write(self, diff_ids: frozenset[str], folder: Path) -> None:
-        """Write these layers as `layer_file`. Raises UsageError, EngineError."""
+        """Write these layers uncompressed. Raises UsageError, EngineError."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,10 @@ class ImageInEngine:
         """Raises UsageError if the engine has no such image."""
         found = engine_image(engine, name)
         return cls(engine, found.name, found.id, found.layers, (engine.image(name) or {}).get("Config") or {})
+
+    @property
+    def instructions(self) -> list[str]:
+        return instructions_of(self.engine.history(self.name), len(self.diff_ids))
 
     def write(self, diff_ids: frozenset[str], folder: Path) -> None:
         without = frozenset(self.diff_ids) - diff_ids
@@ -73,6 +79,10 @@ class ImageInBundle:
     @property
     def diff_ids(self) -> tuple[str, ...]:
         return self.image.diff_ids
+
+    @property
+    def instructions(self) -> list[str]:
+        return instructions(self.image.config, len(self.diff_ids))
 
     @property
     def config(self) -> Mapping[str, Any]:
@@ -99,11 +109,17 @@ def image_in_bundle(path: Path, name: str) -> Iterator[ImageInBundle]:
         yield ImageInBundle(verify_bundle(bundle), images[0])
 
 
-def layer_file(folder: Path, diff_id: str) -> Path:
-    """Where `write` put a layer. Raises UsageError if the image did not have it."""
-    if found := BlobFolder(folder).find(diff_id, "tar"):
-        return found.path
-    raise UsageError(f"the layer {diff_id} could not be read")
+def written(one: ComparedImage, other: ComparedImage, folder: Path) -> dict[str, Path]:
+    """Write the layers of both, each once; returns their files by diff ID. Raises UsageError, EngineError."""
+    # Of a layer that both have, a bundle may lack the content, an engine does not.
+    other.write(frozenset(other.diff_ids), folder)
+    one.write(frozenset(one.diff_ids) - frozenset(other.diff_ids), folder)
+    found = {}
+    for diff_id in (*one.diff_ids, *other.diff_ids):
+        if (stored := BlobFolder(folder).find(diff_id, "tar")) is None:
+            raise UsageError(f"the layer {diff_id} could not be read")
+        found[diff_id] = stored.path
+    return found
 
 
 def _bounded(folder: Path) -> Callable[[Iterable[bytes], Callable[[bytes], object]], Layer]:

@@ -13,7 +13,6 @@ from tempfile import TemporaryDirectory
 from typing import Literal
 
 from reprokit import paths
-from reprokit.bundle.layers import instructions_of
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
 from reprokit.host import command
@@ -23,7 +22,9 @@ from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
 from reprokit.verify.compare import ComparedLayer, changed_settings, compare_layers
-from reprokit.verify.layers import ComparedImage, ImageInEngine, layer_file
+from reprokit.verify.effect import Effect, Files
+from reprokit.verify.entries import entries
+from reprokit.verify.layers import ComparedImage, ImageInEngine, written
 
 Verdict = Literal["same", "other times", "differs"]
 # diffoscope gets one pair of files of each layer, each of at most 16 MiB.
@@ -85,35 +86,39 @@ def known_differences(target: Target) -> dict[str, str]:
 
 
 def compare_images(
-    target: Target,
-    image: ComparedImage,
-    again: ImageInEngine,
-    seconds: float,
+    image: ComparedImage, again: ComparedImage, known: Mapping[str, str] = {}, seconds: float = 0.0
 ) -> Verification:
-    """Compare an image with its rebuild. Raises UsageError for layers that are damaged or too large, EngineError."""
-    known = known_differences(target)
-    made = instructions_of(again.engine.history(again.name), len(again.diff_ids))
+    """Compare an image with its rebuild, or with another one. `known` is of `known_differences`. Raises UsageError for layers that are damaged or too large, EngineError.
+
+    Nothing is read of images with the same layers, else all of both.
+    """
+    made = again.instructions
     pairs = list(zip(image.diff_ids, again.diff_ids, strict=False))
     found = Verification(image.name, image.id, seconds, [], changed_settings(image.config, again.config))
-    longer = max(image.diff_ids, again.diff_ids, key=len)
-    found.only_in_one.extend(longer[len(pairs) :])
-    differing = [(one, other) for one, other in pairs if one != other]
+    found.only_in_one.extend(max(image.diff_ids, again.diff_ids, key=len)[len(pairs) :])
     with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch:
-        folders = Path(scratch) / "before", Path(scratch) / "after"
-        sides: list[ComparedImage] = [image, again]
-        for index, (folder, side) in enumerate(zip(folders, sides, strict=True)):
-            folder.mkdir()
-            if differing:
-                side.write(frozenset(pair[index] for pair in differing), folder)
+        layers = written(image, again, Path(scratch)) if any(one != other for one, other in pairs) else {}
+        left = right = Files()
         for number, (one, other) in enumerate(pairs, 1):
             layer = ComparedLayer(number, made[number - 1])
             found.layers.append(layer)
+            if not layers:
+                continue
+            if one != other and left is right:
+                right = left.copy()
+            before = _effect(left, layers[one], number)
+            after = before if left is right else _effect(right, layers[other], number)
             if one != other:
-                files = layer_file(folders[0], one), layer_file(folders[1], other)
-                compare_layers(layer, files, known, f"layer {number}", diffoscope(Path(scratch)))
-                if not layer.changes:  # the same entries, but the tar around them was written in another way
+                compare_layers(layer, (before, after), (layers[one], layers[other]), known, diffoscope(Path(scratch)))
+                if not layer.changes:  # the same effect, but the tar around it was written in another way
                     layer.times += 1
     return found
+
+
+def _effect(files: Files, layer: Path, number: int) -> Effect:
+    where = f"layer {number}"
+    with layer.open("rb") as file:
+        return files.apply(entries(file, where), where)
 
 
 def diffoscope(scratch: Path) -> Callable[[Iterator[bytes], Iterator[bytes]], str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from hashlib import sha256
 
 import pytest
 
@@ -20,6 +21,7 @@ from reprokit.recipe.find import Target, target
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.lock.file import lock_path, read, write
 from reprokit.supply.lock.model import Base, Distribution, Lock, PlainFile, VariantLock
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.verify.compare import ComparedLayer, FileChange
 from reprokit.verify.run import Verification
@@ -200,8 +202,15 @@ def test_what_differs_comes_first_and_control_characters_are_escaped(capsys):
     assert lines[-2:] == ["  and 3 more", "reprokit/x:cpu differs from what its lock gives (rebuilt in 5 s)"]
 
 
-def test_diff_compares_no_locks(error, tmp_path):
-    for name in ("a.lock.yaml", "b.lock.yaml"):
-        (tmp_path / name).write_text("x: 1\n")
-    wrong = error(UsageError, "diff", "a.lock.yaml", "b.lock.yaml")
-    assert "diff compares bundles" in wrong.message and wrong.where == "a.lock.yaml"
+def test_two_locks_compared(call, error, tmp_path):
+    locks = [tmp_path / f"{name}.lock.yaml" for name in "ab"]
+    commits = [Commit("https://git.test/a", text * 40) for text in "12"]
+    for path, content, commit in zip(locks, (b"1", b"2"), commits, strict=True):
+        write(path, a_lock(path.name[0], [plain(content), plain(b"same", "b.bin")], [commit]))
+    assert call("diff", str(locks[0]), str(locks[0])).exit_code == 0
+    done = call("diff", "--json", *map(str, locks))
+    (found,) = json.loads(done.stdout)
+    sums = [sha256(content).hexdigest()[:12] for content in (b"1", b"2")]
+    assert found["changes"] == [["cpu: a.bin", *sums], ["cpu: https://git.test/a", "1" * 40, "2" * 40]]
+    assert done.exit_code == 1 and "cpu: a.bin" in call("diff", *map(str, locks)).stdout
+    assert "another lock" in error(UsageError, "diff", str(locks[0]), "b.rkit").message

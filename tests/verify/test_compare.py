@@ -10,6 +10,8 @@ import pytest
 
 from reprokit.errors import UsageError
 from reprokit.verify.compare import ComparedLayer, changed_settings, compare_layers
+from reprokit.verify.effect import Effect, Files
+from reprokit.verify.entries import entries
 
 Member = tuple[str, bytes | None, dict[str, object]]
 
@@ -32,8 +34,13 @@ def compared(
 ) -> ComparedLayer:
     result = ComparedLayer(1, "")
     files = layer(tmp_path / "one", one), layer(tmp_path / "other", other)
-    compare_layers(result, files, excused or {}, "layer 1")
+    compare_layers(result, tuple(map(effect, files)), files, excused or {})
     return result
+
+
+def effect(file: Path, below: Files | None = None) -> Effect:
+    with file.open("rb") as opened:
+        return (below or Files()).apply(entries(opened, "layer 1"), "layer 1")
 
 
 @pytest.mark.parametrize(
@@ -75,11 +82,11 @@ def test_entries_of_one_side_and_known_ones(tmp_path: Path):
 def test_a_second_entry_of_a_path_is_not_hidden_by_the_first(tmp_path: Path):
     # An engine takes the last entry of a path.
     result = compared(tmp_path, [("a", b"1", {})], [("a", b"1", {}), ("a", b"2", {})])
-    assert [each.kind for each in result.changes] == ["added"]
+    assert [(each.kind, each.detail) for each in result.changes] == [("content", "byte 0: 31 -> 32")]
 
 
 def test_strange_names_are_only_names(tmp_path: Path):
-    names = ["../../etc/passwd", "/abs", "a\nb", "\udce4", "x" * 4000, ".wh..wh..opq", "[a]*"]
+    names = ["../../etc/passwd", "/abs", "a\nb", "\udce4", "x" * 4000, "/".join("d" * 2000), "[a]*"]
     entries = [(name, b"1", {}) for name in names]
     assert compared(tmp_path, entries, entries).same == len(names)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["one", "other"]
@@ -98,7 +105,65 @@ def test_a_damaged_layer_is_named(tmp_path: Path):
     good = layer(tmp_path / "one", [("a", b"1" * 2000, {})])
     (tmp_path / "other").write_bytes(good.read_bytes()[:1500])
     with pytest.raises(UsageError, match="damaged"):
-        compare_layers(ComparedLayer(1, ""), (good, tmp_path / "other"), {}, "layer 1")
+        effect(tmp_path / "other")
+    dangling = layer(tmp_path / "dangling", [("a", b"", dict(type=tarfile.LNKTYPE, linkname="b"))])
+    with pytest.raises(UsageError, match="the hard link /a leads to nothing"):
+        effect(dangling)
+
+
+BELOW: list[Member] = [
+    ("etc", None, {}), ("etc/a", b"1", {}), ("etc/b", b"2", {}), ("lib", b"", dict(type=tarfile.SYMTYPE, linkname="etc")),
+]  # fmt: skip
+HARD = dict(type=tarfile.LNKTYPE, linkname="x")
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        # 20.10 repeats what did not change, the containerd store omits it.
+        ([("etc", None, {}), ("etc/a", b"1", {}), ("etc/c", b"3", {})], [("etc/c", b"3", {})]),
+        # A folder that replaces another one.
+        ([("etc/.wh..wh..opq", b"", {}), ("etc/b", b"2", {})], [("etc/.wh.a", b"", {})]),
+        ([("etc/b", b"2", {}), ("etc/.wh..wh..opq", b"", {})], [("etc/.wh.a", b"", {})]),
+        (
+            [("etc", b"x", {})],
+            [("etc/.wh.a", b"", {}), ("etc/.wh.b", b"", {}), (".wh.etc", b"", {}), ("etc", b"x", {})],
+        ),
+        # The paths of one file, in another order.
+        ([("x", b"1", {}), ("w", b"", HARD)], [("w", b"1", {}), ("x", b"", {**HARD, "linkname": "w"})]),
+        # The last entry of a path counts, whatever leads to it.
+        ([("lib/a", b"9", {})], [("etc/a", b"8", {}), ("./etc//a", b"9", {})]),
+        ([("etc/a", b"1", dict(mtime=9, uname="x"))], []),
+    ],
+)
+def test_an_effect_is_the_same_however_it_is_written(tmp_path: Path, one: list[Member], other: list[Member]):
+    digests = []
+    for members in (one, other):
+        files = Files()
+        effect(layer(tmp_path / "below", BELOW), files)
+        digests.append(effect(layer(tmp_path / "layer", members), files).digest)
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        [("etc/a", b"2", {})],
+        [("etc/.wh.a", b"", {})],
+        [("lib", None, {})],
+        [("etc/a", b"1", dict(mode=0o4755))],
+        [("etc/b", b"", dict(type=tarfile.LNKTYPE, linkname="etc/a"))],
+        # What a link of an earlier layer hides: it writes etc/a.
+        [("lib/a", b"2", {})],
+    ],
+)
+def test_another_effect_is_another_digest(tmp_path: Path, other: list[Member]):
+    files = Files()
+    effect(layer(tmp_path / "below", BELOW), files)
+    assert (
+        effect(layer(tmp_path / "layer", other), files.copy()).digest
+        != effect(layer(tmp_path / "no", []), files).digest
+    )
 
 
 def test_settings_that_differ():

@@ -13,7 +13,6 @@ from reprokit.image import trust
 from reprokit.verify import layers
 from reprokit.verify.layers import ImageInEngine
 from reprokit.verify.run import Verification, compare_images, diffoscope, known_differences
-from tests.support.builds import target_of
 from tests.support.images import Images
 from tests.support.rendering import source
 from tests.support.rendering import target as variant_of
@@ -27,7 +26,7 @@ def compared(engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
     def run(one: str, other: str) -> Verification:
         pair = (ImageInEngine.of(engine, name) for name in (one, other))
-        return compare_images(target_of("paper"), *pair, 1.0)
+        return compare_images(*pair)
 
     return run
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, Literal, get_origin
 
 from pydantic import (
@@ -251,6 +251,26 @@ class Lock(Model):
     recipe: f.Name
     variants: dict[f.Name, VariantLock] = Field(default={})
     data: tuple[PlainFile | RecordFile, ...] = ()
+
+    def changes(self, other: Lock) -> list[tuple[str, str, str]]:
+        """What another lock has in place of this one: names and both values, empty where there is none."""
+        before, after = dict(self._values()), dict(other._values())
+        names = sorted(before.keys() | after.keys())
+        return [(n, before.get(n, ""), after.get(n, "")) for n in names if before.get(n) != after.get(n)]
+
+    def _values(self) -> Iterator[tuple[str, str]]:
+        for name, variant in self.variants.items():
+            for base in variant.bases:
+                yield f"{name}: base {base.reference}", base.digest or ""
+            for entry in (entry for kind in KINDS for entry in getattr(variant, kind)):
+                if isinstance(entry, GitCommit):
+                    yield f"{name}: {entry.url}", entry.commit
+                else:
+                    yield f"{name}: {entry.name}", f"{getattr(entry, 'version', '')} {entry.sha256[:12]}".strip()
+            for each in (each for base in variant.bases for each in base.locked_inputs()):
+                yield f"{name}: base {each.name.split()[0]}", f"{each.name.partition(' ')[2]} {each.sha256[:12]}"
+        for file in self.data:
+            yield f"data {file.name}", file.sha256 or file.md5
 
     def data_inputs(self) -> list[LockedInput]:
         return [file.locked_input() for file in self.data]

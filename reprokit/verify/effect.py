@@ -1,0 +1,152 @@
+"""What a layer does to the files below it, which is the same however an engine writes the layer.
+
+Engines repeat entries that did not change, mark a folder that replaces another one or name all that it lost, and take
+the files of a hard link in another order. Layers are applied as Docker applies them (moby, pkg/archive/diff.go).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from reprokit.errors import UsageError
+from reprokit.verify.entries import FOLDER, HARD_LINK, LINK, LayerEntry
+
+_REMOVED, _OPAQUE, _META = ".wh.", ".wh..wh..opq", ".wh..wh."
+_MOST_LINKS = 40
+
+
+@dataclass(frozen=True)
+class Effect:
+    """`made` are paths that containers see as others than before, `times` those of which only the time is another."""
+
+    made: Mapping[str, LayerEntry]
+    times: Mapping[str, LayerEntry]
+    removed: frozenset[str]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of what containers see, without times and names of owners."""
+        sha256 = hashlib.sha256()
+        for path in sorted({*self.made, *self.removed}):
+            row = [path, *self.made[path].seen] if path in self.made else [path]
+            sha256.update(json.dumps(row).encode() + b"\n")
+        return f"sha256:{sha256.hexdigest()}"
+
+    def entry(self, path: str) -> LayerEntry | None:
+        return self.made.get(path) or self.times.get(path)
+
+    def __bool__(self) -> bool:
+        return bool(self.made or self.removed)
+
+
+class Files:
+    """The files of an image, to which layers are applied from the base up."""
+
+    def __init__(self) -> None:
+        self._paths: dict[str, LayerEntry] = {}
+        self._inside: dict[str, set[str]] = {}
+        self._before: dict[str, LayerEntry | None] = {}
+        self._linked: dict[str, set[str]] = {}
+
+    def copy(self) -> Files:
+        other = Files()
+        other._paths = dict(self._paths)
+        other._inside = {folder: set(names) for folder, names in self._inside.items()}
+        return other
+
+    def apply(self, layer: Iterable[tuple[str, LayerEntry]], where: str) -> Effect:
+        """Raises UsageError naming `where` for a hard link to nothing."""
+        self._before, self._linked = {}, {}
+        new: set[str] = set()
+        for name, entry in layer:
+            path = self._resolved(name)
+            folder, base = posixpath.split(path)
+            if base == _OPAQUE:
+                self._remove(self._below(folder, but=new))
+            elif base.startswith(_META):
+                continue
+            elif base.startswith(_REMOVED):
+                self._remove([*self._below(gone := posixpath.join(folder, base[len(_REMOVED) :])), gone])
+            else:
+                self._put(path, self._source(path, entry, new, where) if entry.kind == HARD_LINK else entry)
+                new.add(path)
+        return self._effect()
+
+    def _source(self, path: str, entry: LayerEntry, new: set[str], where: str) -> LayerEntry:
+        """What a hard link is: its content is that of another path."""
+        target = self._resolved(entry.target)
+        found = self._paths.get(target)
+        if found is None or target == path:
+            raise UsageError(f"a layer is damaged: the hard link {path[:200]} leads to nothing", where)
+        group = self._linked.setdefault(target, {target})
+        group.add(path)
+        self._linked[path] = group
+        return found if target in new else replace(found, offset=-1)
+
+    def _put(self, path: str, entry: LayerEntry) -> None:
+        old = self._paths.get(path)
+        if not (old and old.kind == entry.kind == FOLDER):
+            group = self._linked.get(path)
+            self._remove([*self._below(path), *([path] if old else [])])
+            if group and path in group:
+                self._linked[path] = group
+        self._before.setdefault(path, old)
+        self._paths[path] = entry
+        self._inside.setdefault(posixpath.dirname(path), set()).add(path)
+
+    def _below(self, folder: str, but: set[str] | None = None) -> list[str]:
+        """All paths below a folder, except those in `but`."""
+        found, waiting = [], [folder]
+        while waiting:
+            for path in self._inside.get(waiting.pop(), ()):
+                waiting.append(path)
+                if not but or path not in but:
+                    found.append(path)
+        return found
+
+    def _remove(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            entry = self._paths.pop(path, None)
+            if entry:
+                self._before.setdefault(path, entry)
+                self._inside[posixpath.dirname(path)].discard(path)
+                if group := self._linked.pop(path, None):
+                    group.discard(path)
+
+    def _resolved(self, name: str) -> str:
+        """A path whose folders are no links."""
+        parts = posixpath.normpath(f"/{name}").strip("/").split("/")
+        path, links = "/", 0
+        while len(parts) > 1:
+            path = posixpath.normpath(posixpath.join(path, parts.pop(0)))
+            entry = self._paths.get(path)
+            if entry and entry.kind == LINK and links < _MOST_LINKS:
+                links += 1
+                target = posixpath.normpath(posixpath.join(posixpath.dirname(path), entry.target))
+                parts, path = [*target.strip("/").split("/"), *parts], "/"
+        return posixpath.normpath(posixpath.join(path, parts[0]))
+
+    def _effect(self) -> Effect:
+        made, times, removed = {}, {}, set()
+        for path, was in self._before.items():
+            name = path[1:] or "."
+            entry = self._paths.get(path)
+            if entry is None:
+                if was:
+                    removed.add(name)
+                continue
+            self._paths[path] = entry = self._with_link(path, entry)
+            if was is None or was.seen != entry.seen:
+                made[name] = entry
+            elif was.unseen[0] != entry.unseen[0]:
+                times[name] = entry
+        return Effect(made, times, frozenset(removed))
+
+    def _with_link(self, path: str, entry: LayerEntry) -> LayerEntry:
+        """Of the paths of one file all but the first name that one, whatever the order in the layer."""
+        first = min(self._linked.get(path, {path}))
+        return entry.same_file_as("" if first == path else first)
