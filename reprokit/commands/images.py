@@ -11,12 +11,20 @@ from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
 
-def images(as_json: options.Json = False) -> None:
+def images(
+    digest: bool = options.flag("--digest", "Show the digest that is the same on all engines; reads images whole."),
+    as_json: options.Json = False,
+) -> None:
     """List the images of recipes: size, age, built here or trusted, and the containers that use them."""
     from reprokit.engine import Engine
     from reprokit.formatting import size
+    from reprokit.verify import layers
 
-    rows = _rows(Engine.connect())
+    engine = Engine.connect()
+    rows = _rows(engine)
+    if digest:
+        for row in rows:
+            row["digest"] = layers.digest(layers.ImageInEngine.of(engine, row["name"]))
     if as_json:
         dump(rows)
     elif not rows:
@@ -25,7 +33,7 @@ def images(as_json: options.Json = False) -> None:
         shown = [
             (
                 row["name"].removeprefix("reprokit/"),  # as other verbs take it
-                row["id"][7:19],
+                row["digest"] if digest else row["id"][7:19],
                 size(row["bytes"]),
                 _age(row["created"]),
                 row["state"],
@@ -33,7 +41,7 @@ def images(as_json: options.Json = False) -> None:
             )
             for row in rows
         ]
-        table(("name", "id", "size", "age", "state", "uses"), shown, words=(0, 4))
+        table(("name", "digest" if digest else "id", "size", "age", "state", "uses"), shown, words=(0, 4))
         echo("sizes include shared layers; `reprokit clean` removes what nothing needs", err=True)
 
 

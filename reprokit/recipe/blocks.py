@@ -71,7 +71,8 @@ class BlockSpec(OwnFront):
     in two builds of a lock, as patterns where `*` also matches `/`, each with its reason; none do in variants without
     the pin `differs_with`. With `build_args` its commands see the variant's `build_args`. One that `repeats` can be
     used several times. `made_of` decides the order: packages first, then sources and what is compiled from them, while
-    nothing moves past what depends on anything. `instead_of` are names of tools that users may look for, each with how this block replaces it.
+    nothing moves past what depends on anything. `instead_of` are names of tools that users may look for, each with how
+    this block replaces it.
     """
 
     name: str

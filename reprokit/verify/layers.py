@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Protocol
 
+from reprokit import paths
 from reprokit.bundle.layers import instructions, instructions_of, settings
 from reprokit.bundle.read import opened
 from reprokit.bundle.verify import VerifiedBundle
@@ -19,11 +21,18 @@ from reprokit.oci.blob_folder import BlobFolder
 from reprokit.oci.compress import copy
 from reprokit.oci.model import Image, Layer
 from reprokit.oci.read import engine_image, read_images
+from reprokit.supply.store import key_of
+from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import COMPARED
+from reprokit.verify.compare import settings as settings_of
+from reprokit.verify.effect import Files
+from reprokit.verify.entries import entries
+
+_LONGEST = 100
 
 
 class ComparedImage(Protocol):
-    """An image that can be compared: its diff IDs from the base up, the instruction of each, its settings for containers.
+    """An image that can be compared: its diff IDs from the base up, the instruction of each, its settings.
 
     `id` is empty for an image that is not in the engine.
     """
@@ -119,6 +128,28 @@ def written(one: ComparedImage, other: ComparedImage, folder: Path) -> dict[str,
         if (stored := BlobFolder(folder).find(diff_id, "tar")) is None:
             raise UsageError(f"the layer {diff_id} could not be read")
         found[diff_id] = stored.path
+    return found
+
+
+def digest(image: ComparedImage) -> str:
+    """The canonical digest of an image: of what each layer does, and of the settings, the same on every engine.
+
+    The whole image is read for it, once: 5.7 GB take a minute. Raises UsageError, EngineError.
+    """
+    own = settings_of(image.config)
+    with Folder(paths.private(paths.state() / "digests")) as kept:
+        name = key_of({"layers": list(image.diff_ids), "settings": own})
+        with suppress(OSError):
+            return kept.read(name, _LONGEST).decode("ascii")
+        with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch:
+            layers, files, where = written(image, image, Path(scratch)), Files(), image.name
+            done = []
+            for diff_id in image.diff_ids:
+                with layers[diff_id].open("rb") as file:
+                    done.append(files.apply(entries(file, where), where))
+        found = f"sha256:{key_of({'layers': [each.digest for each in done if each], 'settings': own})}"
+        with kept.replacing(name) as file:
+            file.write(found.encode())
     return found
 
 

@@ -88,9 +88,10 @@ def known_differences(target: Target) -> dict[str, str]:
 def compare_images(
     image: ComparedImage, again: ComparedImage, known: Mapping[str, str] = {}, seconds: float = 0.0
 ) -> Verification:
-    """Compare an image with its rebuild, or with another one. `known` is of `known_differences`. Raises UsageError for layers that are damaged or too large, EngineError.
+    """Compare an image with its rebuild, or with another one. `known` is of `known_differences`.
 
-    Nothing is read of images with the same layers, else all of both.
+    Nothing is read of images with the same layers, else all of both. Raises UsageError for layers that are damaged or
+    too large, EngineError.
     """
     made = again.instructions
     pairs = list(zip(image.diff_ids, again.diff_ids, strict=False))
