@@ -26,6 +26,13 @@ class BuildStep:
 
 
 @dataclass(frozen=True)
+class StepEnd:
+    """The instruction that began last has ended."""
+
+    seconds: float
+
+
+@dataclass(frozen=True)
 class OutputLine:
     """One line of output, without its newline."""
 
@@ -41,4 +48,4 @@ class Failed:
     message: str
 
 
-Event = Note | BuildStep | OutputLine | Progress
+Event = Note | BuildStep | StepEnd | OutputLine | Progress

@@ -8,31 +8,22 @@ nothing of the containers is in it.
 
 from __future__ import annotations
 
-import codecs
 import json
-import posixpath
-import re
-import stat
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
 
 from reprokit.engine import OWN_IMAGES, Engine
-from reprokit.errors import ReprokitError, UsageError
-from reprokit.helper.container import NAME, PATH, BuildContainer, Command, Entry, build_container
-from reprokit.image.copying import EPOCH, Trees, copy, image_trees
+from reprokit.image.copying import Trees
 from reprokit.image.dockerfile import (
     Copy,
     Dockerfile,
     Evaluation,
     Instruction,
-    MakeFolder,
-    Mount,
     Operation,
     Run,
     Settings,
@@ -40,28 +31,15 @@ from reprokit.image.dockerfile import (
     Words,
     global_arguments,
 )
-from reprokit.image.events import BuildStep, Event, Note, OutputLine
-from reprokit.image.labels import FAILED
-from reprokit.image.lines import Lines
-from reprokit.image.made import Steps, step_name
+from reprokit.image.events import BuildStep, Event, Note
+from reprokit.image.made import Steps
 from reprokit.image.reasons import StepFacts, facts, reason
+from reprokit.image.stage import StageRun, Turns, mounted, numbered
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, small_entries
 from reprokit.oci.model import Image, Layer
 from reprokit.oci.store import Chain, ImageStore, LayerChains, form_of, layers_of
 from reprokit.supply.store import key_of
-
-# A stage that only gives its product is committed after steps that took this many times longer than a commit.
-_WORTH = 10
-_MOST_ACCOUNTS = 4 << 20
-
-
-class StepFailed(ReprokitError):
-    """A step ended with an exit code; `kept` is the image of what it left, if the plan keeps that."""
-
-    def __init__(self, block: str, step: str, code: int, kept: str = "") -> None:
-        super().__init__(f"the command returned a non-zero code: {code}")
-        self.block, self.step, self.code, self.kept = block, step, code, kept
 
 
 @dataclass(frozen=True)
@@ -72,8 +50,9 @@ class Plan:
     the build context, `base_of` returns the engine's image for a reference. `settings` are entries of `HostConfig`,
     `labels` of the result. The state of a failed step is kept under the name `keep_failed`, unless that is "". `caches`
     tells apart whose cache mounts they are: one stranger's objects must not be another's. Without it none is kept.
-    `earlier` are the steps of the last build, to say why one runs again. `gpus` are DeviceRequests of stages whose
-    product is copied: NVIDIA's runtime leaves files of the driver in a container, and so in a layer.
+    `parallel` stages run at once. `earlier` are the steps of the last build, to say why one runs again. `gpus` are
+    DeviceRequests of stages whose product is copied: NVIDIA's runtime leaves files of the driver in a container, and so
+    in a layer.
     """
 
     name: str
@@ -92,6 +71,7 @@ class Plan:
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     gateway: Path | None = None
     no_cache: bool = False
+    parallel: int = 1
     caches: str = ""
     earlier: Sequence[StepFacts] = ()
     keep_failed: str = ""
@@ -131,11 +111,12 @@ class Executor:
     """One build. `result` returns the image's ID. Raises StepFailed, UsageError, EngineError."""
 
     def __init__(self, engine: Engine, plan: Plan, cache: Steps, report: Callable[[Event], None]) -> None:
-        self.engine, self.plan, self.cache, self.report = engine, plan, cache, report
+        self.engine, self.plan, self.cache = engine, plan, cache
+        self.report = numbered(report)
         self.words = Words(plan.dockerfile, plan.where)
         self.evaluated: dict[int, Evaluated] = {}
         self.images: dict[int, str] = {}
-        self.steps = 0
+        self.commit_s = 0.3  # until one was measured
         self.facts: list[StepFacts] = []
         self._said_why = plan.no_cache
         self.total = sum(1 + len(self.stages[at].instructions) for at in self.needed)
@@ -199,37 +180,55 @@ class Executor:
         for number in self.needed:
             # Nothing of what is cached needs the stages before it.
             if number not in self._running:
-                self._report_stage(number, len(self.evaluated[number].steps))
-        for number in self._running:
-            self.images[number] = self._run(number)
+                self.report_stage(number, len(self.evaluated[number].steps), self.report)
+        self._run()
         name, settings = self.plan.name, self.evaluated[last].settings
-        return self._sealed(name, self._image(last), settings, self._history(last), self.plan.labels)
+        return self.sealed(name, self.image(last), settings, self._history(last), self.plan.labels)
 
     @cached_property
-    def _running(self) -> list[int]:
-        """The stages of which something runs, in order."""
-        found = set[int]()
+    def _running(self) -> dict[int, set[int]]:
+        """The stages of which something runs, in order, each with those of them that it waits for."""
+        found: dict[int, set[int]] = {}
         waiting = [len(self.stages) - 1]
         while waiting:
             stage = self.evaluated[number := waiting.pop()]
-            left = stage.steps[stage.done + 1 :]
-            if number in found or not any(step.operation for step in left):
+            left = [step.operation for step in stage.steps[stage.done + 1 :] if step.operation]
+            if number in found or not left:
                 continue
-            found.add(number)
+            found[number] = set()
             if stage.done < 0 and stage.parent is not None:
-                waiting.append(stage.parent)
-            origins = (origin for step in left if step.operation for origin in _origins(step.operation))
-            waiting += [needed for origin in origins if (needed := self.stage_of(origin, number)) is not None]
-        return sorted(found)
+                found[number].add(stage.parent)
+            origins = (self.stage_of(origin, number) for operation in left for origin in _origins(operation))
+            found[number] |= {origin for origin in origins if origin is not None}
+            waiting += found[number]
+        return {number: found[number] & found.keys() for number in sorted(found)}
 
-    def _image(self, number: int) -> str:
+    def _run(self) -> None:
+        """Run the stages, those at once that do not wait for each other. Raises what the first that fails raises."""
+        turns = Turns(self.report, self._running)
+        runs = {number: StageRun(self, number, turns) for number in self._running}
+        futures: dict[int, Future[None]] = {}
+        with ThreadPoolExecutor(max(1, self.plan.parallel)) as pool:
+            try:
+                for number, before in self._running.items():  # each after what it waits for
+                    futures[number] = pool.submit(runs[number].run, [futures[each] for each in before])
+                for future in as_completed(futures.values()):
+                    future.result()
+            except BaseException:
+                turns.stop(next((n for n, each in futures.items() if each.done() and each.exception()), None))
+                for each in runs.values():
+                    each.stop()
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def image(self, number: int) -> str:
         """The image of a stage: of its last step that ran or is cached, else of what it begins at."""
         stage = self.evaluated[number]
         if number in self.images:
             return self.images[number]
         if stage.done >= 0:
             return self.cache.find(stage.steps[stage.done].key)
-        return self._image(stage.parent) if stage.parent is not None else stage.base
+        return self.image(stage.parent) if stage.parent is not None else stage.base
 
     def _begin(self, number: int) -> Evaluated:
         """What a stage begins at."""
@@ -238,7 +237,7 @@ class Executor:
         if (parent := self.stage_of(base, number)) is not None:
             found = self.evaluated[parent]
             return Evaluated(found.settings.copy(), found.key, [], parent)
-        image = self._scratch() if base == "scratch" else self.plan.base_of(base)
+        image = self.scratch() if base == "scratch" else self.plan.base_of(base)
         described = self.engine.image(image) or {}
         config = {key: value for key, value in (described.get("Config") or {}).items() if key in _KEPT and value}
         history = [
@@ -250,7 +249,7 @@ class Executor:
         key = key_of({"layers": list(layers), "config": config})
         return Evaluated(settings, key, _fitting(history, layers), base=image)
 
-    def _scratch(self) -> str:
+    def scratch(self) -> str:
         """An image of nothing."""
         return self._loaded(f"{OWN_IMAGES}/scratch:1", Settings({}), (), [], "", "2000-01-01T00:00:00Z")
 
@@ -275,13 +274,13 @@ class Executor:
         copies = self._origin_key(operation.origin, number) if isinstance(operation, Copy) else ""
         return facts(f"{number}.{step.number}", step.instruction.text, variables, copies, base)
 
-    def _say_why(self, steps: Sequence[Step]) -> None:
+    def say_why(self, steps: Sequence[Step], report: Callable[[Event], None]) -> None:
         """Say why the first step that runs does so."""
         first = next((step for step in steps if step.facts), None)
         if first and first.facts and not self._said_why:
             self._said_why = True
             if self.plan.earlier:
-                self.report(Note(f"block {first.block} runs again: {reason(first.facts, self.plan.earlier)}"))
+                report(Note(f"block {first.block} runs again: {reason(first.facts, self.plan.earlier)}"))
 
     def _key(self, before: str, operation: Operation, block: str, number: int) -> str:
         parts: dict[str, Any] = {"before": before, **operation.key}
@@ -303,7 +302,7 @@ class Executor:
         stage = self.stage_of(origin, number)
         return self.evaluated[stage].key if stage is not None else self.plan.base_of(origin)
 
-    def _groups(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
+    def groups(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
         """The steps that one container does: those of a block, or of one instruction that changes files."""
         group: list[Step] = []
         for step in steps:
@@ -317,7 +316,7 @@ class Executor:
     def _ends(self, group: Sequence[Step], step: Step) -> bool:
         """Whether a step is not of this group."""
         works = any(each.operation for each in group)
-        if works and any(map(_mounted, (*group, step))):  # mounts are those of the container
+        if works and any(map(mounted, (*group, step))):  # mounts are those of the container
             return True
         return group[-1].block != step.block if self.plan.layered else works
 
@@ -330,209 +329,22 @@ class Executor:
                 return step.number
         return -1
 
-    def _run(self, number: int) -> str:
-        """Run what is not cached of a stage; returns its image."""
-        stage = self.evaluated[number]
-        self._report_stage(number, stage.done + 1)
-        left = stage.steps[stage.done + 1 :]
-        self._say_why(left)
-        image = self._image(number)
-        for group in self._groups(left):
-            if any(step.operation for step in group):
-                image = self._group(image, group, number, stage.settings)
-                continue
-            for step in group:
-                self._report_step(step.instruction.line, step.instruction.text)
-        return image
+    def event(self, line: int, text: str, cached: bool = False) -> BuildStep:
+        return BuildStep(0, self.total, self.plan.block_of(line), " ".join(text.split()), cached)
 
-    def _report_stage(self, number: int, cached: int) -> None:
+    def report_stage(self, number: int, cached: int, report: Callable[[Event], None]) -> None:
         """Report the beginning of a stage, and its first steps, which are cached."""
         stage = self.stages[number]
-        self._report_step(stage.line, f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else ""))
+        report(self.event(stage.line, f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else "")))
         for step in self.evaluated[number].steps[:cached]:
-            self._report_step(step.instruction.line, step.instruction.text, cached=True)
-
-    def _group(self, image: str, group: Sequence[Step], number: int, settings: Settings) -> str:
-        waiting = list(group)
-        while waiting:
-            with ExitStack() as stack:
-                first = next((step for step in waiting if step.operation), waiting[0])
-                mounts = stack.enter_context(self._mounts(first, number))
-                gpus = {"DeviceRequests": list(self.plan.gpus)} if number not in self.chain else {}
-                limits = {**self.plan.settings, **gpus}
-                container = stack.enter_context(build_container(self.engine, image, self.plan.gateway, limits, mounts))
-                accounts = Accounts(container)
-                began, last = time.monotonic(), ""
-                while waiting:
-                    step = waiting.pop(0)
-                    self._report_step(step.instruction.line, step.instruction.text)
-                    if step.operation is None:
-                        continue
-                    try:
-                        self._do(container, accounts, step, number)
-                    except StepFailed as failure:
-                        if self.plan.keep_failed:
-                            temporary = step_name(token_hex(16))
-                            kept = self.engine.commit(container.name, *temporary.rsplit(":", 1))
-                            name, labels = self.plan.keep_failed, {**self.plan.failed_labels, FAILED: step.block}
-                            failure.kept = self._sealed(name, kept, settings, [], labels)
-                            self.engine.remove_image(temporary)
-                        raise
-                    last = step.key
-                    # What a stage's product is copied from may have any number of layers.
-                    took = time.monotonic() - began
-                    if number not in self.chain and took > _WORTH * self._commit_s and any(s.key for s in waiting):
-                        break
-                if last:
-                    image = self._commit(container, last)
-        return image
-
-    _commit_s = 0.3  # until one was measured
-
-    def _commit(self, container: BuildContainer, key: str) -> str:
-        started = time.monotonic()
-        image = self.engine.commit(container.name, *self.cache.name(key).rsplit(":", 1))
-        self._commit_s = time.monotonic() - started
-        self.cache.keep(key, image)
-        return image
-
-    def _do(self, container: BuildContainer, accounts: Accounts, step: Step, number: int) -> None:
-        operation, where = step.operation, f"{self.plan.where}:{step.instruction.line}"
-        if isinstance(operation, Run):
-            lines = _Output(self.report)
-            with self._secrets(container, operation, where) as variables:
-                code = container.run(self._command(operation, accounts, variables, where), lines.write)
-                lines.end()
-                if code:
-                    raise StepFailed(step.block, step.instruction.text, code)
-        elif isinstance(operation, Copy):
-            owner = accounts.owner(operation.owner, where) if operation.owner else None
-            with self._trees(operation, number) as trees:
-                copy(container, operation, trees, owner, where)
-        elif isinstance(operation, MakeFolder) and container.status(operation.path) is None:
-            parts = operation.path.strip("/").split("/")
-            for n in range(1, len(parts) + 1):
-                path = "/" + "/".join(parts[:n])
-                if container.status(path) is None:
-                    entry = Entry(path, stat.S_IFDIR, 0o755, modified=EPOCH * 10**9)
-                    container.make(entry)
-                    container.settle(entry)
-            container.check()
-
-    @contextmanager
-    def _trees(self, operation: Copy, number: int) -> Iterator[Trees]:
-        if not operation.origin:
-            yield self.plan.files
-            return
-        stage = self.stage_of(operation.origin, number)
-        image = self._image(stage) if stage is not None else self.plan.base_of(operation.origin)
-        with image_trees(self.engine, image) as trees:
-            yield trees
-
-    @contextmanager
-    def _mounts(self, step: Step, number: int) -> Iterator[list[dict[str, Any]]]:
-        """The mounts of a step, as the API takes them: caches, and copies of what a bind names.
-
-        A bind is a copy in a volume, as the engine mounts no folder of an image. Folders in which they are mounted stay
-        in the layer, empty, if the image does not have them.
-        """
-        found: list[dict[str, Any]] = []
-        with ExitStack() as stack:
-            for mount in _mounted(step):
-                if mount.kind == "tmpfs":
-                    found.append({"Type": "tmpfs", "Target": mount.target})
-                    continue
-                name = f"{NAME}{token_hex(12)}"
-                if mount.kind == "cache" and self.plan.caches and not self.plan.no_cache:
-                    name = f"{NAME}cache-{key_of([self.plan.caches, mount.id])[:24]}"
-                else:
-                    stack.callback(self._without_volume, name)
-                if self.engine.create_volume(name):
-                    self._fill(name, mount, number, f"{self.plan.where}:{step.instruction.line}")
-                entry = {"Type": "volume", "Source": name, "Target": mount.target, "ReadOnly": mount.readonly}
-                found.append({**entry, "VolumeOptions": {"NoCopy": True}})
-            yield found
-
-    def _without_volume(self, name: str) -> None:
-        with suppress(ReprokitError):  # left volumes are removed by `clean`
-            self.engine.remove_volume(name)
-
-    def _fill(self, volume: str, mount: Mount, number: int, where: str) -> None:
-        """Copy into a new volume what a mount names, and give it the owner of a cache."""
-        inside = {"Type": "volume", "Source": volume, "Target": "/volume", "VolumeOptions": {"NoCopy": True}}
-        with build_container(self.engine, self._scratch(), mounts=[inside]) as container:
-            mode = 0o755 if mount.mode is None else mount.mode
-            container.settle(Entry("/volume", stat.S_IFDIR, mode, mount.user, mount.group, EPOCH * 10**9))
-            container.check()
-            if mount.kind == "bind" or mount.origin:
-                text = f"--mount of {mount.source or '/'}"
-                source = Copy(0, text, (posixpath.join("/", mount.source),), "/volume/", "/", mount.origin)
-                with self._trees(source, number) as trees:
-                    copy(container, source, trees, None, where)
-
-    @contextmanager
-    def _secrets(self, container: BuildContainer, run: Run, where: str) -> Iterator[dict[str, str]]:
-        """A step's secrets, as links to files in a new folder of /dev, which no layer has, and as variables."""
-        variables: dict[str, str] = {}
-        made: list[str] = []
-        folder = f"/dev/reprokit-{token_hex(8)}"
-        before: dict[str, Entry] = {}
-        for mount in (mount for mount in run.mounts if mount.kind == "secret"):
-            value = self.plan.secrets.get(mount.id)
-            if value is None and mount.required:
-                raise UsageError(f"the step needs the secret {mount.id}", where, f"--secret id={mount.id}")
-            if value is None:
-                continue
-            if mount.variable:
-                variables[mount.variable] = value.decode("utf-8", "surrogateescape")
-            if not mount.target:
-                continue
-            if not made:
-                container.make(Entry(folder, stat.S_IFDIR))
-                container.settle(Entry(folder, stat.S_IFDIR, 0o755))
-                made.append(folder)
-            file = f"{folder}/{len(made)}"
-            mode = 0o400 if mount.mode is None else mount.mode
-            container.make(Entry(file, stat.S_IFREG, mode, mount.user, mount.group, content=iter([value])))
-            made += [file, *self._parents(container, mount.target, before), mount.target]
-            container.make(Entry(mount.target, stat.S_IFLNK, 0o777, target=file))
-        container.check()
-        yield variables
-        for path in reversed(made):
-            container.remove(path)
-        for entry in before.values():
-            container.settle(entry)
-        if made:
-            container.check()
-
-    def _parents(self, container: BuildContainer, path: str, before: dict[str, Entry]) -> Iterator[str]:
-        """Make the folders above a path that are missing. `before` gets the one that exists, to restore its time."""
-        missing = []
-        while (status := container.status(path := posixpath.dirname(path))) is None:
-            missing.append(path)
-        if path not in missing and path not in before:
-            mode = stat.S_IMODE(status.mode)
-            before[path] = Entry(path, stat.S_IFDIR, mode, status.user, status.group, status.modified)
-        for each in reversed(missing):
-            container.make(Entry(each, stat.S_IFDIR))
-            yield each
-
-    def _command(self, run: Run, accounts: Accounts, secrets: Mapping[str, str], where: str) -> Command:
-        user, group, groups, home = accounts.identity(run.user, where)
-        variables = {"PATH": PATH, "HOME": home, "HOSTNAME": "reprokit", **run.environment, **secrets}
-        proxies = {} if run.network == "none" else self.plan.proxies
-        return Command(run.arguments, {**proxies, **variables}, run.folder, user, group, groups)
-
-    def _report_step(self, line: int, text: str, cached: bool = False) -> None:
-        self.steps += 1
-        self.report(BuildStep(self.steps, self.total, self.plan.block_of(line), " ".join(text.split()), cached))
+            report(self.event(step.instruction.line, step.instruction.text, cached=True))
 
     def _history(self, number: int) -> list[dict[str, Any]]:
         """An entry for each setting and each layer: that of a block has all its steps."""
         stage = self.evaluated[number]
         found = list(stage.history) if stage.parent is None else self._history(stage.parent)
-        layers = self._layers(self._image(stage.parent) if stage.parent is not None else stage.base)
-        for group in self._groups(stage.steps):
+        layers = self._layers(self.image(stage.parent) if stage.parent is not None else stage.base)
+        for group in self.groups(stage.steps):
             working = [step for step in group if step.operation]
             for step in group:
                 if step.operation is None:
@@ -547,7 +359,7 @@ class Executor:
     def _layers(self, image: str) -> int:
         return len(layers_of(self.engine.image(image))) if image else 0
 
-    def _sealed(
+    def sealed(
         self, name: str, image: str, settings: Settings, history: list[dict[str, Any]], labels: Mapping[str, str]
     ) -> str:
         """An image of the same layers under a configuration of its own; returns its ID."""
@@ -602,12 +414,6 @@ def _origins(operation: Operation) -> list[str]:
     return [name for name in names if name]
 
 
-def _mounted(step: Step) -> list[Mount]:
-    """The mounts of a step that its container has from its beginning."""
-    mounts = step.operation.mounts if isinstance(step.operation, Run) else ()
-    return [mount for mount in mounts if mount.kind != "secret"]
-
-
 def _fitting(history: list[dict[str, Any]], layers: Sequence[str]) -> list[dict[str, Any]]:
     """The history, if it names as many layers as there are: engines refuse others."""
     if sum(not each["empty_layer"] for each in history) == len(layers):
@@ -619,66 +425,3 @@ def _created_by(step: Step) -> str:
     if isinstance(step.operation, Run):
         return f"RUN {' '.join(step.operation.arguments)}"
     return step.instruction.text
-
-
-class _Output:
-    """The output of a step as lines."""
-
-    def __init__(self, report: Callable[[Event], None]) -> None:
-        self._report, self._lines = report, Lines()
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a block may end inside a character
-
-    def write(self, block: bytes) -> None:
-        for line in self._lines.add(self._decoder.decode(block)):
-            self._shown(line)
-
-    def end(self) -> None:
-        self.write(b"\n")
-        for line in self._lines.end():
-            self._shown(line)
-
-    def _shown(self, line: str) -> None:
-        line = line.rstrip("\r").rsplit("\r", 1)[-1]  # the last state of a progress bar
-        if line.strip():
-            self._report(OutputLine(line))
-
-
-class Accounts:
-    """Users and groups of a container, whose files may say anything."""
-
-    def __init__(self, container: BuildContainer) -> None:
-        self._container = container
-
-    def identity(self, text: str, where: str) -> tuple[int, int, list[int], str]:
-        """User, group, further groups and home of a USER. Raises UsageError if the container has no such user."""
-        name, _, group = (text or "0").partition(":")
-        entry = next((each for each in self._entries("passwd", 7) if name in (each[0], each[2])), None)
-        uid = int(entry[2]) if entry else self._number(name, "user", where)
-        primary = int(entry[3]) if entry else 0
-        if group:
-            return uid, self.group(group, where), [], entry[5] if entry else "/"
-        user = entry[0] if entry else name
-        groups = [int(each[2]) for each in self._entries("group", 4) if user in each[3].split(",")]
-        return uid, primary, sorted({primary, *groups}), (entry[5] if entry else "") or "/"
-
-    def group(self, text: str, where: str) -> int:
-        found = next((each for each in self._entries("group", 4) if text in (each[0], each[2])), None)
-        return int(found[2]) if found else self._number(text, "group", where)
-
-    def owner(self, text: str, where: str) -> tuple[int, int]:
-        """Of --chown: the group is the user's number where it is not named."""
-        name, _, group = text.partition(":")
-        uid, primary, *_ = self.identity(name, where)
-        return uid, self.group(group, where) if group else primary
-
-    def _number(self, text: str, what: str, where: str) -> int:
-        if not re.fullmatch(r"\d{1,9}", text):
-            raise UsageError(f"the image has no {what} {text[:60]!r}", where)
-        return int(text)
-
-    def _entries(self, file: str, fields: int) -> Iterator[list[str]]:
-        text = (self._container.read(posixpath.join("/etc", file)) or b"").decode("utf-8", "replace")
-        for line in text.splitlines():
-            found = line.split(":")
-            if len(found) == fields and re.fullmatch(r"\d{1,9}", found[2]) and found[3].isdigit() | (file == "group"):
-                yield found

@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 from reprokit.display import ProgressDisplay
 from reprokit.formatting import Meter, clock, size
-from reprokit.image.events import BuildStep, Event, Note, OutputLine
+from reprokit.image.events import BuildStep, Event, Note, OutputLine, StepEnd
 from reprokit.image.shell import without_boilerplate
 from reprokit.supply.fetch.display import summary
 from reprokit.supply.gateway import Gateway
@@ -28,7 +28,8 @@ class BuildDisplay(ProgressDisplay):
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__(stream)
-        self._started = self._step_started = self._block_started = time.monotonic()
+        self._started = self._step_started = time.monotonic()
+        self._block_s = 0.0
         self._step: BuildStep | None = None
         self._block = ""  # the running one
         self._last = ""
@@ -49,9 +50,11 @@ class BuildDisplay(ProgressDisplay):
             self._step_started = time.monotonic()
             if not event.cached and not _only_sets(event) and event.block != self._block:
                 self._end_block()
-                self._block, self._block_started = event.block, time.monotonic()
+                self._block, self._block_s = event.block, 0.0
                 if not self.width:
                     self.notify(f"[{event.number}/{event.total}] {event.block}")
+        elif isinstance(event, StepEnd):
+            self._block_s += event.seconds
         elif isinstance(event, OutputLine):
             self._last = event.line
         else:
@@ -64,7 +67,7 @@ class BuildDisplay(ProgressDisplay):
 
     def _end_block(self) -> None:
         if self._block and self.width:
-            self.notify(f"{self._block}  {time.monotonic() - self._block_started:.1f} s")
+            self.notify(f"{self._block}  {self._block_s:.1f} s")
         self._block = ""
 
     @property

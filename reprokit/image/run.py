@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -24,13 +23,14 @@ from reprokit.host.machine import fitting_jobs
 from reprokit.image import made, reasons, trust
 from reprokit.image.copying import file_trees
 from reprokit.image.dockerfile import parse
-from reprokit.image.events import BuildStep, Event, Failed, Note, OutputLine
-from reprokit.image.executor import Executor, Plan, StepFailed
+from reprokit.image.events import BuildStep, Event, Failed, Note, OutputLine, StepEnd
+from reprokit.image.executor import Executor, Plan
 from reprokit.image.failure import build_error
 from reprokit.image.inputs import Inputs
 from reprokit.image.labels import DOCKERFILE, INPUTS, failed_name, labels
 from reprokit.image.record import Log, write_record
 from reprokit.image.shell import without_step
+from reprokit.image.stage import StepFailed
 from reprokit.oci.model import digest_of
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
@@ -39,6 +39,7 @@ from reprokit.supply.store import key_of
 OnEvent = Callable[[Event], None]
 # Addresses without a proxy: servers that a step starts itself, such as a test's.
 _LOCAL = "localhost,127.0.0.1,::1"
+_MOST_STAGES = 4  # at once
 # How compilers, shells and Python report a process that was killed.
 _KILLED = re.compile(rb"(?i)\bkilled\b|signal 9|SIGKILL|status -9")
 
@@ -121,7 +122,6 @@ class BuildRun:
         self.labels = labels(self.target, self.inputs, self.options.forced)
         self.steps = made.Steps(self.engine, self.target, apart=self.options.record)
         self.times: list[StepTime] = []
-        self._began = time.monotonic()
 
     def result(self) -> tuple[str, Path]:
         """Build; returns the image's ID and the record. In any case the log is closed and the record written."""
@@ -137,7 +137,7 @@ class BuildRun:
                 except StepFailed as failure:
                     result |= {"block": failure.block, "step": failure.step}
                     raise self._failure(failure) from None
-            result |= {"result": "built", "image": image_id, "steps": [asdict(each) for each in self._ended()]}
+            result |= {"result": "built", "image": image_id, "steps": [asdict(each) for each in self.times]}
             with suppress(OSError):
                 reasons.keep(self.target, executor.facts)
         except ReprokitError as error:
@@ -171,6 +171,7 @@ class BuildRun:
             secrets=self.options.secrets,
             gateway=self.gateway_socket,
             no_cache=self.options.no_cache,
+            parallel=_stages_at_once(),
             earlier=reasons.last(self.target),
             keep_failed=failed_name(self.target.label) if self.options.keep_failed else "",
             failed_labels=failed,
@@ -202,18 +203,12 @@ class BuildRun:
         elif isinstance(event, BuildStep):
             self.output = OutputRecording()
             text = without_step(event.text)
-            self._ended()
             self.times.append(StepTime(event.block, text, event.cached, 0.0))
-            self._began = time.monotonic()
             self.log.line(f"[{event.number}/{event.total}] {event.block}: {text}{' (cached)' if event.cached else ''}")
             event = replace(event, text=text)
+        elif isinstance(event, StepEnd):
+            self.times[-1] = replace(self.times[-1], seconds=event.seconds)
         self.progress(event)
-
-    def _ended(self) -> list[StepTime]:
-        """The steps so far; the last one has ended now."""
-        if self.times and not self.times[-1].cached:
-            self.times[-1] = replace(self.times[-1], seconds=round(time.monotonic() - self._began, 2))
-        return self.times
 
     def _failure(self, failure: StepFailed) -> ReprokitError:
         step = without_step(self.gateway.hide(failure.step))
@@ -245,6 +240,12 @@ class BuildRun:
             text = f"reprokit: out of memory during the build: the kernel killed {killed}; MAX_JOBS={jobs} fits"
             return [*facts, text]
         return [*facts, *self.kernel.signal_facts(code)]
+
+
+def _stages_at_once() -> int:
+    """As many as have memory for compilers on all processors, each."""
+    processors = len(os.sched_getaffinity(0))
+    return max(1, fitting_jobs(_MOST_STAGES * processors) // processors)
 
 
 def jobs_of(requested: str, processors: int) -> int:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tarfile
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -23,9 +24,10 @@ from reprokit.image import made
 from reprokit.image.copying import file_trees
 from reprokit.image.dockerfile import parse
 from reprokit.image.events import BuildStep, Event, OutputLine
-from reprokit.image.executor import Executor, Plan, StepFailed
+from reprokit.image.executor import Executor, Plan
 from reprokit.image.leftovers import leftovers, remove
 from reprokit.image.made import step_name
+from reprokit.image.stage import StepFailed
 from reprokit.oci.store import layers_of
 from reprokit.recipe import find
 from tests.support.images import built, noise
@@ -234,6 +236,27 @@ def test_a_failed_steps_state_is_kept(engine: Engine, build: Build):
         assert "A=b" in engine.image(kept)["Config"]["Env"]
     finally:
         engine.remove_image(kept, force=True)
+
+
+def test_stages_that_do_not_need_each_other_run_at_once_and_are_told_in_turn(engine: Engine, build: Build):
+    both = "FROM x AS {0}\nRUN echo {0}; date +%s%N > /{0}; sleep 1; date +%s%N >> /{0}; echo {0}\n"
+    last = "FROM x\nCOPY --from=a /a /\nCOPY --from=b /b /\nRUN cat /a /b\n"
+    build(both.format("a") + both.format("b") + last, parallel=2)
+    assert build.output[:4] == ["a", "a", "b", "b"]
+    begin, end, other, last_end = map(int, build.output[4:])
+    assert begin < last_end and other < end
+    numbers = [event.number for event in build.events if isinstance(event, BuildStep)]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+def test_the_first_failure_ends_the_stages_beside_it(engine: Engine, build: Build):
+    started = time.monotonic()
+    slow = "FROM x AS slow\nRUN echo slow; sleep 60\n"
+    text = slow + "FROM x AS bad\nRUN echo bad; exit 3\nFROM x\nCOPY --from=slow /etc/hosts /\nCOPY --from=bad /a /\n"
+    with pytest.raises(StepFailed) as failed:
+        build(text, parallel=2)
+    assert failed.value.code == 3 and time.monotonic() - started < 30
+    assert build.output[-1] == "bad"
 
 
 def test_a_secret_is_there_for_its_step_only(engine: Engine, build: Build):
