@@ -230,6 +230,17 @@ def test_two_engines_with_nothing_in_common_but_the_lock(desk: _Desk, engine: En
     report, _ = json.JSONDecoder().raw_decode(desk.run("verify", "--json", "--against", "image.rkit", desk.recipe))
     assert report["verdict"] == "same" and len(report["layers"]) > 12 and report["settings"] == []
     assert engine.image(desk.image) is None, "the rebuild has a name of its own, which is removed"
+    # Another line of one source: what is made of sources runs again, and installs nothing.
+    desk.run("build", desk.recipe)
+    before = desk.forge.git("project", "rev-parse", "HEAD")
+    desk.file.write_text(desk.file.read_text().replace(before, desk.forge.commit("project", "more.txt")))
+    desk.run("lock", desk.recipe)
+    output = desk.run("build", "--json", desk.recipe)
+    assert "block git runs again:" in output
+    steps = json.JSONDecoder().raw_decode(output[output.index("{") :])[0]["steps"]
+    again = [step for step in steps if not step["cached"] and step["text"].startswith(("RUN", "COPY"))]
+    assert {"git", "cmake", "make"} <= {step["block"] for step in again}
+    assert not [step for step in again if "apt-get" in step["text"] or step["block"] in ("apt", "python", "wheels")]
 
 
 @pytest.mark.network
