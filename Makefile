@@ -66,7 +66,7 @@ lint: ## Run ruff, mypy, import-linter and shellcheck
 
 bench: ## Measure reprokit's own start-up, check, build and download times as ratios; score `explain` and `check`
 	@$(SETUP) demo
-	@failed=0; for each in measure fetch bundle load explain check solve new compare; do \
+	@failed=0; for each in measure build fetch bundle load explain check solve new compare; do \
 	    $(PYTHON_ENV) tests/performance/$$each.py || failed=1; done; exit $$failed
 
 ATTENTION := PYTHONPATH=workspaces/fused_attention .venv/bin/python -m fused_attention.bench

@@ -104,4 +104,4 @@ def measures(client: Client, options: argparse.Namespace) -> Iterator[Measure]:
 
 
 if __name__ == "__main__":
-    report(__doc__, measures, image=True, pairs=5)
+    report(__doc__, measures, {"image": "reprokit/fused-attention:cpu"}, pairs=5)

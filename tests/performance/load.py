@@ -68,4 +68,4 @@ def measures(client: Client, options: argparse.Namespace) -> Iterator[Measure]:
 
 
 if __name__ == "__main__":
-    report(__doc__, measures, image=True, pairs=4)
+    report(__doc__, measures, {"image": "reprokit/fused-attention:cpu"}, pairs=4)
