@@ -105,7 +105,7 @@ def report(
     texts: Mapping[str, str] = {},
     **counts: int,
 ) -> None:
-    """The command line of a benchmark, with `texts` and `counts` as options: a folder for it, a line for each measure."""
+    """The command line of a benchmark, with `texts` and `counts` as options: a folder, a line for each measure."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     for name, count in counts.items():
