@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from reprokit.errors import UsageError
 from reprokit.explain.literals import FixedText, literals
 from reprokit.explain.loose import escaped, freed, marked
-from reprokit.explain.model import LogRule, Signs
+from reprokit.explain.model import BUNDLED, LogRule, Signs
 from reprokit.paths import config_file
 from reprokit.recipe.yaml import FastLoader, read
 from reprokit.untrusted import files
@@ -57,8 +57,9 @@ def bundled() -> tuple[list[LogRule], Signs]:
     rules: list[LogRule] = []
     for path in sorted(FOLDER.glob("*.yaml")):
         if path.name not in (_SIGNS, _STATUSES):
-            rules += [LogRule.model_validate(entry) for entry in yaml.load(path.read_bytes(), FastLoader)]
-    return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), FastLoader))
+            entries = yaml.load(path.read_bytes(), FastLoader)
+            rules += [LogRule.model_validate(entry, context=BUNDLED) for entry in entries]
+    return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), FastLoader), context=BUNDLED)
 
 
 @lru_cache(maxsize=1)
@@ -105,7 +106,13 @@ def _file(path: Path) -> list[LogRule]:
 def matcher() -> Matcher:
     """All rules, compiled once. A user's rule replaces the bundled one of the same id."""
     rules, signs = bundled()
-    return compile_rules([*rules, *user_rules(user_folder())], signs)
+    own = user_rules(user_folder())
+    return compile_rules([*rules, *own], signs) if own else bundled_matcher()
+
+
+@lru_cache(maxsize=1)
+def bundled_matcher() -> Matcher:
+    return compile_rules(*bundled())
 
 
 def compile_rules(rules: list[LogRule], signs: Signs) -> Matcher:

@@ -13,6 +13,7 @@ from reprokit.explain.judge import explain
 from reprokit.explain.literals import FixedText, literals
 from reprokit.explain.load import bundled, compile_rules, user_folder, user_rules
 from reprokit.explain.loose import escaped, marked, spelt
+from reprokit.explain.model import LogRule, Signs
 from reprokit.recipe.model import Variant
 from reprokit.untrusted.patterns import compiled
 
@@ -74,6 +75,8 @@ def test_the_line_of_a_wrong_field_is_named(tmp_path: Path):
 def test_bundled_rules_have_unique_ids_sources_and_changes_of_known_fields():
     rules = bundled()[0]
     assert len({rule.id for rule in rules}) == len(rules) >= 150
+    assert [LogRule.model_validate(rule.model_dump()) for rule in rules] == rules
+    Signs.model_validate(bundled()[1].model_dump())
     assert all(rule.seen.startswith(("https://", "pitfalls: ", "provoked: ", "message of ")) for rule in rules)
     paths = {change.path for rule in rules for change in rule.change}
     assert all(path.startswith("/variants/*/") for path in paths)

@@ -44,31 +44,31 @@ def test_each_round_changes_what_its_failure_names_with_the_cause_as_a_comment()
     ("answers", "changes", "refused"),
     [
         ([[]], [], []),
-        ([[failure(NO_PROGRAM)], []], [("apt: make", "apt: ninja-build")], [()]),
+        ([[(NO_PROGRAM,)], []], [("apt: make", "apt: ninja-build")], [()]),
         # A failure without a known change ends the loop.
-        ([[failure("Segmentation fault")]], [()], [()]),
+        ([[("Segmentation fault",)]], [()], [()]),
         # A build that reports the same missing package for ever
         (
-            [[failure(CURL)]],
+            [[(CURL,)]],
             [("apt: libcurl4-openssl-dev",), ()],
             [(), ("add libcurl4-openssl-dev: the recipe has it already",)],
         ),
         # The next failure is tried where the first has no change.
         (
-            [[failure(NO_TORCH, "import"), failure(CURL)], []],
+            [[(NO_TORCH, "import"), (CURL,)], []],
             [("apt: libcurl4-openssl-dev",)],
             [("torch: no versions fit",)],
         ),
         # A state that failed before is not tried again.
         (
-            [[failure(JOBS)]] * 3,
+            [[(JOBS,)]] * 3,
             [("build_args/MAX_JOBS: 4",), ("build_args/MAX_JOBS: 2",), ("build_args/MAX_JOBS: 1",), ()],
             [(), (), (), ("MAX_JOBS: one compiler alone is too much",)],
         ),
     ],
 )
 def test_what_the_rounds_change_and_refuse(answers, changes, refused):
-    world = World(*answers)
+    world = World(*([failure(*each) for each in answer] for answer in answers))
     rounds = world.run()
     assert [each.changes for each in rounds] == changes and [each.refused for each in rounds] == refused
     assert any(changes) or world.written == []

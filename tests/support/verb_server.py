@@ -25,6 +25,9 @@ def serve(descriptor: int) -> None:
         if not module.name.endswith("__main__"):
             with contextlib.suppress(ImportError):  # an extra that is not installed
                 importlib.import_module(module.name)
+    from reprokit.explain.load import bundled_matcher
+
+    bundled_matcher()  # it takes seconds, and every verb that fails needs it
     gc.freeze()  # a collection would write to, and so copy, the pages that all verbs share
     # Nobody waits for handlers.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
