@@ -63,7 +63,7 @@ GROUPS = {
     "Bundles and nodes": {
         "export": "Write images as one file, each layer once, for `reprokit load` elsewhere.",
         "inspect": "Show a bundle: images, layers, pins, requirements, extras.",
-        "diff": "Compare two bundles: layers, pins, packages, sizes.",
+        "diff": "Compare two bundles, two images or two locks.",
         "load": "Verify bundles and load their images into the engine.",
         "nodes": "List the nodes: reachable or not, engine, GPUs, free space, images of recipes.",
         "send": "Send images to other machines through ssh: only the layers that each lacks.",

@@ -69,7 +69,7 @@ EXAMPLES = {
     "report": ("reprokit report taco -o report", "reprokit report taco --records results/taco.jsonl -o report"),
     "export": ("reprokit export taco -o taco.rkit", "reprokit export taco -o new.rkit --since old.rkit --sign key"),
     "inspect": ("reprokit inspect taco.rkit", "reprokit inspect taco.rkit --json"),
-    "diff": ("reprokit diff old.rkit new.rkit", "reprokit diff old.rkit new.rkit --json"),
+    "diff": ("reprokit diff old.rkit new.rkit", "reprokit diff old.lock.yaml new.lock.yaml --json"),
     "load": ("reprokit load taco.rkit", "reprokit load taco.rkit --signed-by keys --trust"),
     "nodes": ("reprokit nodes", "reprokit nodes user@gpu1 --timeout 20"),
     "send": ("reprokit send taco gpu1", "reprokit send taco --to gpu1 --to gpu2"),

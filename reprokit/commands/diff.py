@@ -27,9 +27,10 @@ def diff(
     after: _Compared,
     as_json: options.Json = False,
 ) -> None:
-    """Compare two bundles (layers, files, pins, packages, sizes), two images (files, settings) or two locks.
+    """Compare two bundles, two images or two locks.
 
-    Compares images of the same name, or the only image of each bundle. Exit code 1 where they differ.
+    Of bundles it compares images of the same name, or the only image of each: layers, files, pins, packages, settings,
+    sizes. Exit code 1 where they differ.
     """
     from reprokit.supply.lock.file import SUFFIX
 

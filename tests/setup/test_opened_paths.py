@@ -32,7 +32,7 @@ OTHERS = {
         supply/kinds/git/archive.py supply/kinds/git/fetch.py supply/kinds/git/indexing.py supply/kinds/git/store.py
         supply/kinds/wheels/uv.py supply/serve/site.py supply/store.py supply/upkeep/collect.py
         supply/upkeep/inventory.py supply/upkeep/verify.py sweep/inside.py sweep/slurm_array.py verify/compare.py
-        verify/run.py
+        verify/layers.py verify/run.py
     """,
     "named on the command line, or new at the user's wish": """
         bundle/delta.py bundle/formats.py bundle/partial_file.py bundle/read.py bundle/signature.py bundle/squashfs.py
