@@ -38,6 +38,12 @@ def build(
     ),
     memory: options.Memory = None,
     cpus: float = typer.Option(0.0, "--cpus", min=0.0, metavar="N", help="Processors of a step; 0 for all."),
+    cache_from: str = typer.Option(
+        "", "--cache-from", metavar="REGISTRY/NAME", help="Trust this repository, and take steps from it."
+    ),
+    cache_to: str = typer.Option(
+        "", "--cache-to", metavar="REGISTRY/NAME", help="Push the steps to this repository, for other machines."
+    ),
     secret: options.Secrets = [],  # noqa: B006 - typer's own style; it is only read
     as_json: options.Json = False,
 ) -> None:
@@ -81,6 +87,8 @@ def build(
             gpus=devices,
             memory=memory or 0,
             cpus=cpus,
+            cache_from=_repository(cache_from),
+            cache_to=_repository(cache_to),
         )
         try:
             result = build_image(engine, target, chosen, shown.progress, shown.traffic)
@@ -111,6 +119,18 @@ def build(
         echo(f"{result.name} built in {result.seconds:.0f} s ({result.image_id[:19]}){of}")
     else:
         echo(f"{result.name} is up to date ({result.image_id[:19]})")
+
+
+def _repository(text: str) -> str:
+    """Raises UsageError unless it names a repository of a registry."""
+    from reprokit.errors import UsageError
+    from reprokit.nodes.image_reference import parse
+
+    if not text:
+        return ""
+    if (found := parse(text)).named != found.repository or found.digest:
+        raise UsageError(f"{text} has a tag: each step has one of its own", hint=found.repository)
+    return found.repository
 
 
 def _print_undeclared(target: Target, asked: Sequence[str]) -> None:

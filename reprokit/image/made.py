@@ -6,6 +6,7 @@ Labels and names do not count: anyone can give them to an image.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -14,7 +15,7 @@ from typing import Literal
 
 from reprokit import paths
 from reprokit.engine import OWN_IMAGES, Engine
-from reprokit.errors import ReprokitError
+from reprokit.errors import ReprokitError, SourceError
 from reprokit.image import trust
 from reprokit.image.entries import EntryList, engine_name, full_id, now
 from reprokit.recipe.find import Target
@@ -22,6 +23,8 @@ from reprokit.supply.store import key_of
 
 # Committed steps, which have names so that `docker image prune` leaves them.
 _STEPS = f"{OWN_IMAGES}/step"
+# How engines say that a registry has no such image.
+_ABSENT = re.compile(r"(?i)not found|manifest unknown|name unknown|does not exist")
 Role = Literal["image", "step", "failed", "base", "stage", "snapshot"]
 
 
@@ -30,7 +33,7 @@ class MadeEntry:
     """`owner` is the `recipe:variant` or the container that it was made for, `recipe` that recipe's file.
 
     Steps of one build have the same `build`; a step that later builds use has that of the last one. `key` is of
-    everything that a step's result depends on.
+    everything that a step's result depends on. `origin` is the repository that it, or a step below it, came from.
     """
 
     id: str
@@ -41,6 +44,7 @@ class MadeEntry:
     recipe: str = ""
     build: str = ""
     key: str = ""
+    origin: str = ""
 
 
 _LIST = EntryList("made.json", MadeEntry, "images that reprokit made")
@@ -71,37 +75,82 @@ def step_name(key: str) -> str:
     return f"{_STEPS}:{key_of([str(paths.state()), os.getuid()])[:12]}-{key[:32]}"
 
 
+def _shared(repository: str, key: str) -> str:
+    """The name of a step in a registry."""
+    return f"{repository}:{key}"
+
+
 class Steps:
     """The steps that builds committed, by their keys: of this build, and those of earlier ones that it uses.
 
-    Only what reprokit itself recorded counts, as anyone can name an image.
+    Only what reprokit itself recorded counts, as anyone can name an image. Steps of the repository `cache_from` are
+    used by builds that name it, and by no others, as are those that were made of them.
     """
 
-    def __init__(self, engine: Engine, target: Target, apart: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, target: Target, apart: bool = False, cache_from: str = "", cache_to: str = ""
+    ) -> None:
         """With `apart` no other build finds the steps of this one."""
         self._engine, self._target, self._build = engine, target, f"{time.time_ns()}"
-        self._apart = self._build if apart else ""
+        self._apart, self._from, self._to = self._build if apart else "", cache_from, cache_to
         self._known: dict[str, list[str]] = {}
+        self._foreign: set[str] = set()
         for entry in entries(engine).values():
-            if entry.key:
+            if entry.key and entry.origin in ("", cache_from):
                 self._known.setdefault(entry.key, []).append(entry.id)
-        self._used: set[str] = set()
+                self._foreign |= {entry.id} if entry.origin else set()
+        self._used: dict[str, str] = {}
         self._new: list[str] = []
 
+    @property
+    def origin(self) -> str:
+        """The repository that a step of this build came from, "" for none."""
+        return self._from if self._foreign & self._used.keys() else ""
+
     def find(self, key: str) -> str:
-        """The ID of the image of a step, "" where there is none."""
+        """The ID of the image of a step, "" where there is none. Raises SourceError."""
         for image in reversed(self._known.get(key + self._apart, ())):
             if self._engine.image(image):
-                self._used.add(image)
+                self._used[image] = key
                 return image
-        return ""
+        return self._pulled(key) if self._from and not self._apart else ""
+
+    def _pulled(self, key: str) -> str:
+        reference = _shared(self._from, key)
+        try:
+            self._engine.registry_digest(reference)
+        except SourceError as error:
+            if _ABSENT.search(error.message):
+                return ""
+            raise
+        for _ in self._engine.pull(reference):
+            pass
+        image = str((self._engine.image(reference) or {}).get("Id", ""))
+        self._foreign.add(full_id(image))
+        self._used[full_id(image)] = key
+        self._engine.tag(image, *self.name(key).rsplit(":", 1))
+        self._engine.remove_image(reference)
+        self.keep(key, image)
+        return full_id(image)
+
+    def share(self) -> None:
+        """Push the steps that this build used to the repository that was asked for. Raises SourceError."""
+        for image, key in self._used.items() if self._to else ():
+            reference = _shared(self._to, key)
+            self._engine.tag(image, *reference.rsplit(":", 1))
+            try:
+                for _ in self._engine.push(*reference.rsplit(":", 1)):
+                    pass
+            finally:
+                with suppress(ReprokitError):
+                    self._engine.remove_image(reference)
 
     def name(self, key: str) -> str:
         """The name for the image of a step that is about to be committed.
 
         One that has it already and was killed before its record is removed: without its name, nothing would find it.
         """
-        name = step_name(key_of(key + self._apart))
+        name = step_name(key_of(key + self._apart + self.origin))
         recorded = {one for images in self._known.values() for one in images}
         if (image := self._engine.image(name)) and full_id(image["Id"]) not in recorded:
             with suppress(ReprokitError):
@@ -110,12 +159,14 @@ class Steps:
 
     def keep(self, key: str, image: str) -> None:
         """Record a step's image, which was just committed. Raises EngineError."""
-        image, key = full_id(image), key + self._apart
-        self._known.setdefault(key, []).append(image)
-        self._used.add(image)
+        image = full_id(image)
+        self._known.setdefault(key + self._apart, []).append(image)
+        if self.origin:
+            self._foreign.add(image)
+        self._used[image] = key
         self._new.append(image)
         with _LIST.changing(self._engine) as found:
-            found[image] = self._entry(image, "step", key)
+            found[image] = self._entry(image, "step", key + self._apart)
 
     def announce(self, image_id: str) -> None:
         """Record the image that is about to be loaded. Raises EngineError."""
@@ -125,7 +176,7 @@ class Steps:
     def finish(self, image_id: str = "") -> None:
         """Record what this build used, and its image. Raises EngineError."""
         with _LIST.changing(self._engine) as found:
-            for one in self._used & found.keys():
+            for one in self._used.keys() & found.keys():
                 found[one] = replace(self._entry(one, "step", found[one].key), role=found[one].role)
             if image_id:
                 found[full_id(image_id)] = self._entry(full_id(image_id), "image", "")
@@ -137,8 +188,9 @@ class Steps:
                 self._engine.remove_image(image, force=True)
 
     def _entry(self, image: str, role: Role, key: str) -> MadeEntry:
-        path = str(self._target.path.absolute())
-        return MadeEntry(image, role, self._target.label, engine_name(self._engine), now(), path, self._build, key)
+        path, whose = str(self._target.path.absolute()), engine_name(self._engine)
+        origin = self._from if image in self._foreign else ""
+        return MadeEntry(image, role, self._target.label, whose, now(), path, self._build, key, origin)
 
 
 def above(image_id: str, parents: dict[str, str]) -> Iterable[str]:

@@ -52,7 +52,7 @@ class BuildOptions:
     `record` lets a build download more than its lock names, lists that, and keeps no image. `unverified` accepts an
     image with the same inputs in its label, whoever built it. `name` replaces the image's own name. `secrets` are
     values by name. `gpus` are the API's DeviceRequests, for stages whose product is copied; `memory` (bytes) and `cpus`
-    limit each container.
+    limit each container. `cache_from` and `cache_to` are repositories that steps come from and go to.
     """
 
     no_cache: bool = False
@@ -67,6 +67,8 @@ class BuildOptions:
     gpus: Sequence[Mapping[str, Any]] = ()
     memory: int = 0
     cpus: float = 0.0
+    cache_from: str = ""
+    cache_to: str = ""
 
 
 def check_options(options: BuildOptions) -> None:
@@ -120,7 +122,9 @@ class BuildRun:
         self.output = OutputRecording()  # the current step's
         self.kernel = KernelWatch()
         self.labels = labels(self.target, self.inputs, self.options.forced)
-        self.steps = made.Steps(self.engine, self.target, apart=self.options.record)
+        self.steps = made.Steps(
+            self.engine, self.target, self.options.record, self.options.cache_from, self.options.cache_to
+        )
         self.times: list[StepTime] = []
 
     def result(self) -> tuple[str, Path]:

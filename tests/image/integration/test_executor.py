@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import UsageError
+from reprokit.errors import SourceError, UsageError
 from reprokit.helper.container import NAME
 from reprokit.image import made
 from reprokit.image.copying import file_trees
@@ -26,14 +26,16 @@ from reprokit.image.dockerfile import parse
 from reprokit.image.events import BuildStep, Event, OutputLine
 from reprokit.image.executor import Executor, Plan
 from reprokit.image.leftovers import leftovers, remove
-from reprokit.image.made import step_name
+from reprokit.image.made import Steps, step_name
 from reprokit.image.stage import StepFailed
 from reprokit.oci.store import layers_of
 from reprokit.recipe import find
+from tests.support.builds import target_of
 from tests.support.images import built, noise
 from tests.support.kill_moments import KillMoments
 from tests.support.names import unique
 from tests.support.paths import ROOT
+from tests.support.registry import Registry
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.engine
@@ -404,6 +406,43 @@ def test_a_cache_belongs_to_its_owner_and_is_off_without_the_cache(engine: Engin
         for name in mine:
             engine.remove_volume(name)
     assert len(mine) == 2
+
+
+def test_steps_of_a_repository_are_for_builds_that_name_it(engine: Engine, build: Build, inside, tmp_path, monkeypatch):
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
+    text, more = "FROM x\nRUN echo a > /a\nRUN echo b > /b\n", "RUN echo c > /c\n"
+    target = target_of("shared")
+    made_here = []
+
+    def cache(**places: str) -> Steps:
+        steps = Steps(engine, target, **places)
+        made_here.append(steps)
+        build.cache = steps
+        return steps
+
+    with Registry(engine) as registry:
+        repository = f"{registry.host}/{unique('steps')}"
+        steps = cache(cache_to=repository)
+        layers = layers_of(engine.image(build(text)))
+        steps.share()
+        steps.drop()
+        steps = cache(cache_from=repository)
+        assert layers_of(engine.image(build(text + more)))[:-1] == layers
+        assert (len(build.ran), steps.origin) == (1, repository)
+        # Neither what came from there nor what was made on it is taken for the user's own.
+        steps = cache()
+        build(text + more)
+        assert (len(build.ran), steps.origin) == (3, "")
+        steps.drop()
+        steps = cache(cache_from=repository)
+        build(text + more)
+        assert (build.ran, steps.origin) == ([], repository)
+    for steps in made_here:
+        steps.drop()
+    with pytest.raises(SourceError):
+        cache(cache_from=repository)
+        build(text + more + more)
+    build.cache = Memory(engine)
 
 
 KILLED = """
