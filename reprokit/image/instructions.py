@@ -16,7 +16,7 @@ _MOST = 100  # instructions; images have at most 127 layers
 _PATH = r"[A-Za-z0-9/_][A-Za-z0-9._/:@+~=-]*"
 _COPY = re.compile(rf"COPY --from=([a-z][a-z0-9._-]*)((?: {_PATH}){{2,}})")
 _ALLOWED = "own blocks have RUN, ENV NAME=VALUE, WORKDIR /PATH, COPY --from=STAGE A B"
-_ENV = re.compile(r"ENV [A-Za-z_][A-Za-z0-9_]*=.*")
+_ENV = re.compile(r"""ENV(?: +[A-Za-z_][A-Za-z0-9_]*=(?:"(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'\\]*))+ *""")
 
 
 def checked(text: str, where: str, stages: Collection[str]) -> str:
@@ -71,7 +71,7 @@ def _problem(instruction: str, stages: Collection[str]) -> str:
     if word == "RUN" and (not rest.strip() or rest.lstrip().startswith("-")):
         return "has a RUN with an option"
     if word == "ENV" and not _ENV.fullmatch(instruction):
-        return "has an ENV that is not NAME=VALUE"
+        return "has an ENV that is not NAME=VALUE, with quotes where it has spaces"
     if word == "WORKDIR":
         try:
             container_path(rest)
