@@ -19,6 +19,7 @@ RUN set -eu; \
 COPY --from=git /opt/project /opt/project
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export NVCC_APPEND_FLAGS=--objdir-as-tempdir; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
@@ -41,6 +42,7 @@ COPY --from=cmake /product/ /
 # There is no driver while an image is built; the toolkit's stub of libcuda replaces it.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block cmake: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export NVCC_APPEND_FLAGS=--objdir-as-tempdir; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \

@@ -20,6 +20,7 @@ COPY --from=git /opt/flash /opt/flash
 # isolation, pip would build against the newest torch.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block extension_package: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export NVCC_APPEND_FLAGS=--objdir-as-tempdir; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \

@@ -38,6 +38,7 @@ RUN echo /opt/tvm/python > "$(python3 -c 'import sysconfig; print(sysconfig.get_
 # compiled.
 RUN set -eu; \
     expect() { case "$3" in "$2"|"$2"[.+-]*) ;; *) echo "reprokit: block tvm: expected $1 $2, found ${3:-nothing}" >&2; exit 1 ;; esac; }; \
+    export NVCC_APPEND_FLAGS=--objdir-as-tempdir; \
     stubs="$(mktemp -d)"; \
     [ ! -e /usr/local/cuda/lib64/stubs/libcuda.so ] || ln -s /usr/local/cuda/lib64/stubs/libcuda.so "$stubs/libcuda.so.1"; \
     export LD_LIBRARY_PATH="$stubs:/usr/lib/x86_64-linux-gnu/nvidia/current:${LD_LIBRARY_PATH:-/usr/local/lib}"; \
