@@ -120,8 +120,12 @@ class StageRun:
         self.build.say_why(left, self.report)
         image = self.build.image(self.number)
         for group in self.build.groups(left):
-            if any(step.operation for step in group):
-                image = self._group(image, group, stage.settings)
+            if working := [step for step in group if step.operation]:
+                try:
+                    image = self._group(image, group, stage.settings)
+                except EngineError as error:  # such as runc's, which names no step
+                    error.message = f"block {working[0].block}: {error.message}"
+                    raise
                 continue
             for step in group:
                 self.report(self.build.event(step.instruction.line, step.instruction.text))

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import SourceError, UsageError
+from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.helper.container import NAME
 from reprokit.image import made
 from reprokit.image.copying import file_trees
@@ -238,6 +238,12 @@ def test_a_failed_steps_state_is_kept(engine: Engine, build: Build):
         assert "A=b" in engine.image(kept)["Config"]["Env"]
     finally:
         engine.remove_image(kept, force=True)
+
+
+def test_an_error_of_the_engine_names_the_block(build: Build):
+    with pytest.raises(EngineError) as error:
+        build("FROM x\nRUN true", block_of={1: "first", 2: "third"}.get, settings={"CpusetCpus": "999"})
+    assert error.value.message.startswith("block third: Requested CPUs are not available")
 
 
 def test_stages_that_do_not_need_each_other_run_at_once_and_are_told_in_turn(engine: Engine, build: Build):
