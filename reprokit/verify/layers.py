@@ -122,7 +122,8 @@ def written(one: ComparedImage, other: ComparedImage, folder: Path) -> dict[str,
     """Write the layers of both, each once; returns their files by diff ID. Raises UsageError, EngineError."""
     # Of a layer that both have, a bundle may lack the content, an engine does not.
     other.write(frozenset(other.diff_ids), folder)
-    one.write(frozenset(one.diff_ids) - frozenset(other.diff_ids), folder)
+    if rest := frozenset(one.diff_ids) - frozenset(other.diff_ids):
+        one.write(rest, folder)
     found = {}
     for diff_id in (*one.diff_ids, *other.diff_ids):
         if (stored := BlobFolder(folder).find(diff_id, "tar")) is None:
