@@ -126,7 +126,7 @@ def _files(one: Bundle, other: Bundle, left: Image, right: Image) -> list[dict[s
 
     if not all(layer.blob for image in (left, right) for layer in image.layers):
         return []
-    found = compare_images(*(ImageInBundle(verify(b), image) for b, image in ((one, left), (other, right))))
+    found = compare_images(ImageInBundle(verify(one), left), ImageInBundle(verify(other), right))
     return [asdict(layer) for layer in found.layers]
 
 
