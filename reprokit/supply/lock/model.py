@@ -270,7 +270,7 @@ class Lock(Model):
             for each in (each for base in variant.bases for each in base.locked_inputs()):
                 yield f"{name}: base {each.name.split()[0]}", f"{each.name.partition(' ')[2]} {each.sha256[:12]}"
         for file in self.data:
-            yield f"data {file.name}", file.sha256 or getattr(file, "md5", "")
+            yield f"data {file.name}", str(file.sha256 or getattr(file, "md5", ""))
 
     def data_inputs(self) -> list[LockedInput]:
         return [file.locked_input() for file in self.data]
