@@ -70,8 +70,8 @@ def pytest_configure() -> None:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """Three workers a core: many tests wait for an engine, a server or a disk."""
-    return 3 * len(os.sched_getaffinity(0))
+    """Two workers a core: many tests wait for an engine, a server or a disk. Each one imports all tests again."""
+    return 2 * len(os.sched_getaffinity(0))
 
 
 @pytest.hookimpl(tryfirst=True)
