@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from reprokit.engine import Engine
+from reprokit.engine.failures import address_source
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.mounts import BindMount, own_container
 from reprokit.recipe.find import Target
@@ -78,7 +79,7 @@ def as_engine_paths(engine: Engine, mounts: Iterable[BindMount]) -> tuple[BindMo
         raise EngineError(
             "the engine runs on another machine and cannot mount folders of this one",
             engine.url,
-            "run reprokit there, or unset DOCKER_HOST",
+            f"run reprokit there, or take a local engine: the address is from {address_source()}",
         )
     own = own_container(engine.host.mountinfo())
     # An engine that does not know this container runs inside it, and sees what the user sees.

@@ -10,7 +10,7 @@ import docker
 import docker.errors
 import requests
 
-from reprokit.engine.failures import address, no_engine, root_cause, translated
+from reprokit.engine.failures import address, client_environment, no_engine, root_cause, translated
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.machine import Machine
 
@@ -40,9 +40,10 @@ class EngineClient:
 
     @classmethod
     def connect(cls: type[_Client]) -> _Client:
-        """Connect to the engine of `DOCKER_HOST` or of the current context. Raises EngineError with the cause."""
+        """Connect to the engine of `address()`. Raises EngineError with the cause."""
+        environment = client_environment()
         try:
-            client = _guarded(docker.DockerClient.from_env(timeout=_TIMEOUT_S).api)
+            client = _guarded(docker.DockerClient.from_env(timeout=_TIMEOUT_S, environment=environment).api)
         except (docker.errors.DockerException, requests.RequestException, OSError) as error:
             raise no_engine(error) from None
         return cls(client)

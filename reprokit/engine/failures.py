@@ -16,6 +16,8 @@ import urllib3.exceptions
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
 
 _ADDRESS = re.compile(r"(\S+:\d+)(?:/\w+)?(?: failed)?: (?:bind: )?(?:port is already|address already)")
+_DEFAULT = "unix:///var/run/docker.sock"
+_PODMANS = "$CONTAINER_HOST"
 _OTHER_PORT = "publish another port of the host with -p"
 
 
@@ -64,22 +66,41 @@ def without_errors(events: Iterator[dict[str, Any]], where: str) -> Iterator[dic
 
 
 def address() -> str:
-    """The engine's address: `DOCKER_HOST`, else that of Docker's current context, else the default socket."""
-    context = docker.ContextAPI.kwargs_from_context().get("base_url")
-    return os.environ.get("DOCKER_HOST") or context or "unix:///var/run/docker.sock"
+    """The engine's address. Raises EngineError if Docker's current context does not exist."""
+    return _chosen()[0]
 
 
 def address_source() -> str:
     """Where `address` comes from."""
-    if os.environ.get("DOCKER_HOST"):
-        return "$DOCKER_HOST"
-    context = docker.ContextAPI.get_current_context()
-    return f"Docker's context {context.name}" if context and context.name != "default" else "the default socket"
+    return _chosen()[1]
+
+
+def client_environment() -> dict[str, str]:
+    """The variables from which docker-py finds the engine of `address`: it does not read `CONTAINER_HOST`."""
+    host, source = _chosen()
+    return {**os.environ, "DOCKER_HOST": host} if source == _PODMANS else dict(os.environ)
+
+
+def _chosen() -> tuple[str, str]:
+    """The address and its source: `DOCKER_HOST`, Docker's context, podman's `CONTAINER_HOST`, or the default socket."""
+    if host := os.environ.get("DOCKER_HOST"):
+        return host, "$DOCKER_HOST"
+    name = os.environ.get("DOCKER_CONTEXT")
+    context = docker.ContextAPI.get_context(name)
+    if context is None:
+        missing = f"context {name}" if name else "current context"
+        raise EngineError(f"Docker's {missing} does not exist", hint="`docker context ls` lists those that do")
+    if context.name != "default":
+        return context.Host or _DEFAULT, f"Docker's context {context.name}"
+    if host := os.environ.get("CONTAINER_HOST"):
+        return host, _PODMANS
+    return _DEFAULT, "the default socket"
 
 
 def start_command(host: str) -> str:
     """The command that starts the engine of a socket."""
-    return "systemctl --user start docker" if "/run/user/" in host else "sudo systemctl start docker"
+    unit = "podman.socket" if "podman" in host else "docker"
+    return f"systemctl --user start {unit}" if "/run/user/" in host else f"sudo systemctl start {unit}"
 
 
 def no_engine(error: Exception) -> EngineError:
@@ -94,8 +115,10 @@ def no_engine(error: Exception) -> EngineError:
     if "SSHHTTPAdapter" in cause:
         cause = "ssh needs the Python package paramiko, which is not installed"
     if host.startswith("unix://"):
-        own = "the socket is from $DOCKER_HOST, `unset DOCKER_HOST` takes the default one"
-        other = own if os.environ.get("DOCKER_HOST") else "in a checkout `make demo` installs and starts one"
+        source = address_source()
+        other = "in a checkout `make demo` installs and starts one"
+        if source.startswith("$"):
+            other = f"the socket is from {source}, `unset {source[1:]}` takes the default one"
         hint = f"start it with `{start_command(host)}`; {other}"
     else:
         hint = f"the address is from {address_source()}: correct it; for another machine, use --on NODE without it"

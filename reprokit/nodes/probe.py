@@ -22,6 +22,7 @@ DOCKER = """
 if [ -n "${DOCKER_HOST-}" ]; then echo "$DOCKER_HOST" | say docker
 elif grep -q '"currentContext"' "${DOCKER_CONFIG:-$HOME/.docker}/config.json" 2>/dev/null; then
   docker context inspect --format '{{.Endpoints.docker.Host}}' 2>/dev/null | say docker
+elif [ -n "${CONTAINER_HOST-}" ]; then echo "$CONTAINER_HOST" | say docker
 fi
 """
 SCRIPT = rf"""{SAY}

@@ -179,6 +179,14 @@ def test_the_script_runs_anywhere():
     assert seen.cache.startswith("/") and seen.machine == machine.Machine().identity() != ""
 
 
+def test_the_nodes_engine_is_chosen_as_on_this_machine(tmp_path):
+    variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for name, value in (("CONTAINER_HOST", "unix:///podman.sock"), ("DOCKER_HOST", "unix:///docker.sock")):
+        variables[name] = value
+        done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, env=variables)
+        assert parse(done.stdout).docker == value
+
+
 def test_a_line_of_digits_is_read_at_once():
     """Searched, it would take hours, in which nothing else of the process goes on."""
     assert parse(SAID + f"reprokit:memory {'9' * 4_000_000}\n").cache
