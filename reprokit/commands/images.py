@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reprokit.commands import _options as options
 from reprokit.formatting import counted
 from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
+
+if TYPE_CHECKING:
+    from reprokit.engine import Engine
 
 
 def images(
@@ -18,13 +21,11 @@ def images(
     """List the images of recipes: size, age, built here or trusted, and the containers that use them."""
     from reprokit.engine import Engine
     from reprokit.formatting import size
-    from reprokit.verify import layers
 
     engine = Engine.connect()
     rows = _rows(engine)
     if digest:
-        for row in rows:
-            row["digest"] = layers.digest(layers.ImageInEngine.of(engine, row["name"]))
+        rows = [row for row in rows if _add_digest(engine, row)]
     if as_json:
         dump(rows)
     elif not rows:
@@ -43,6 +44,20 @@ def images(
         ]
         table(("name", "digest" if digest else "id", "size", "age", "state", "uses"), shown, words=(0, 4))
         echo("sizes include shared layers; `reprokit clean` removes what nothing needs", err=True)
+
+
+def _add_digest(engine: Engine, row: dict[str, Any]) -> bool:
+    """Add the digest to the row. False if the image was removed since it was listed."""
+    from reprokit.errors import ReprokitError
+    from reprokit.verify import layers
+
+    try:
+        row["digest"] = layers.digest(layers.ImageInEngine.of(engine, row["name"]))
+    except ReprokitError:
+        if engine.image(row["name"]):
+            raise
+        return False
+    return True
 
 
 def _age(created: str) -> str:
