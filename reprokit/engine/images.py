@@ -88,10 +88,12 @@ class Images(EngineClient):
     def import_image(self, stream: IO[bytes] | Iterator[bytes], repository: str, tag: str, changes: list[str]) -> str:
         """Make an image of one layer from a tar of a file system; returns its id."""
         with translated():
-            answer = self.api.import_image_from_stream(_blocks(stream), repository=repository, tag=tag, changes=changes)
+            answer = self.api.import_image_from_stream(_blocks(stream), changes=changes)
         last = json.loads(answer.strip().splitlines()[-1])
         if "error" in last:
             raise EngineError(last["error"], f"{repository}:{tag}")
+        # Not in the import: podman 4.3 ignores its tag, and calls the image `latest`.
+        self.tag(last["status"], repository, tag)
         return last["status"]
 
     def save(self, *references: str) -> Generator[bytes, None, None]:
