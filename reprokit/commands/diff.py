@@ -87,7 +87,9 @@ def _images(before: str, after: str) -> dict[str, Any]:
             return ImageInEngine.of(engine, image_name(target(text)) if is_recipe(text) else text)
 
         found = compare_images(of(before, after), of(after, before))
-    return {"image": f"{before} -> {after}", "same": found.verdict == "same", **asdict(found)}
+    # As in `verify`: no container sees times and names of owners, and engines write them in other ways.
+    same, verdict = found.verdict != "differs", found.verdict
+    return {**asdict(found), "image": f"{before} -> {after}", "same": same, "verdict": verdict}
 
 
 def _bundles(before: Path, after: Path) -> list[dict[str, Any]]:
@@ -134,7 +136,8 @@ def _print(found: dict[str, Any]) -> None:
     from reprokit.formatting import size
     from reprokit.verify.shown import layer_lines
 
-    echo(f"{found.get('image') or found['lock']}: {'the same' if found['same'] else 'differs'}")
+    same = "the same files, other times or names of owners" if found.get("verdict") == "other times" else "the same"
+    echo(f"{found.get('image') or found['lock']}: {same if found['same'] else 'differs'}")
     before, after = found.get("size", (0, 0))
     if before != after:
         echo(f"  unpacked {size(before)} -> {size(after)}")
