@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -98,11 +99,15 @@ class NewDocker(ServedEngine):
 
 
 class Podman(ServedEngine):
-    """podman's service with Docker's interface, and storage of its own."""
+    """podman's service with Docker's interface, storage of its own, and namespaces that end with it."""
 
     def __init__(self, folder: Path) -> None:
+        need_root()
         folder.mkdir(exist_ok=True)
         address = f"unix://{folder / 'p.sock'}"
-        command = ["podman", "--root", str(folder / "root"), "--runroot", str(folder / "run")]
+        command = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        command += ["podman", "--root", str(folder / "root"), "--runroot", str(folder / "run")]
+        # crun, the default, refuses machines with both versions of cgroups.
+        command += ["--runtime=runc", "--cgroup-manager=cgroupfs"] if shutil.which("runc") else []
         command += ["--storage-driver=vfs", "system", "service", "--time=0", address]
         super().__init__(address, command, folder / "log")

@@ -25,6 +25,8 @@ SCRIPT = f"{FOLDER}/configure"
 _SCRIPT = f"""\
 set -eu
 umask 022
+# podman writes both into a container whose image has no users. Then base-passwd would not make the complete ones.
+rm -f /etc/passwd /etc/group
 # Essential packages come first, as scripts of the others may use them. dpkg would refuse their order without --force.
 for folder in essential others; do
     set -- /{FOLDER}/$folder/*.deb
