@@ -39,6 +39,8 @@ def translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Iter
             raise UsageError(f"the container name {where!r} is in use", where, "choose another with --name") from None
         if "no space left on device" in message:
             raise _disk_full(message, where) from None
+        if "container-init binary not found" in message:  # podman's, which its package only recommends
+            raise EngineError(message, where, "install the package catatonit where the engine runs") from None
         raise kind(message, where) from None
     except UnicodeError:
         raise UsageError(f"this name is not valid UTF-8{f': {where!r}' if where else ''}") from None

@@ -146,6 +146,13 @@ def test_a_taken_port_is_named_in_one_line(message):
     assert error.value.message == "127.0.0.1:8888 is in use, by another program or container"
 
 
+def test_podman_without_its_init_names_the_package():
+    message = "container create: container-init binary not found on the host: stat /usr/libexec/podman/catatonit: ..."
+    with pytest.raises(EngineError) as error, translated(where="c"):
+        raise docker.errors.APIError("500", explanation=message)
+    assert "catatonit" in error.value.hint
+
+
 class Broken(io.RawIOBase):
     def read(self, size: int = -1) -> bytes:
         raise ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET))
