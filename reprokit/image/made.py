@@ -25,6 +25,7 @@ from reprokit.supply.store import key_of
 _STEPS = f"{OWN_IMAGES}/step"
 # How engines say that a registry has no such image.
 _ABSENT = re.compile(r"(?i)not found|manifest unknown|name unknown|does not exist")
+_DOCKER_HUB = re.compile(r"^docker\.io/(library/)?")
 Role = Literal["image", "step", "failed", "base", "stage", "snapshot"]
 
 
@@ -209,5 +210,6 @@ def drop_replaced(engine: Engine) -> None:
 
 
 def names_of(image: dict) -> list[str]:
-    """The names of an image in the engine's list."""
-    return [name for name in image.get("RepoTags") or () if name != "<none>:<none>"]
+    """The names of an image in the engine's list, as Docker writes them: podman adds Docker Hub's host."""
+    names = (_DOCKER_HUB.sub("", name) for name in image.get("RepoTags") or ())
+    return [name for name in names if name != "<none>:<none>"]

@@ -49,3 +49,10 @@ def test_an_image_that_cannot_be_read_is_an_error(engine, monkeypatch):
     monkeypatch.setattr(layers.ImageInEngine, "of", broken)
     with pytest.raises(EngineError, match="no space left"):
         images(digest=True, as_json=True)
+
+
+def test_podman_lists_names_with_docker_hubs_host(engine, capsys):
+    (image, *_) = engine.images([])
+    image["RepoTags"] = [f"docker.io/{HERE}", "docker.io/library/other:1"]
+    images(digest=False, as_json=True)
+    assert HERE in [row["name"] for row in json.loads(capsys.readouterr().out)]
