@@ -89,7 +89,7 @@ class Files:
 
     def _put(self, path: str, entry: LayerEntry) -> None:
         old = self._paths.get(path)
-        if not (old and old.kind == entry.kind == FOLDER):
+        if entry.kind != FOLDER or (old and old.kind != FOLDER):
             group = self._linked.get(path)
             self._remove([*self._below(path), *([path] if old else [])])
             if group and path in group:

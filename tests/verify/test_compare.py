@@ -135,6 +135,8 @@ HARD = dict(type=tarfile.LNKTYPE, linkname="x")
         # The last entry of a path counts, whatever leads to it.
         ([("lib/a", b"9", {})], [("etc/a", b"8", {}), ("./etc//a", b"9", {})]),
         ([("etc/a", b"1", dict(mtime=9, uname="x"))], []),
+        # A folder may come after what is in it.
+        ([("new/x", b"", {}), ("new", None, {})], [("new", None, {}), ("new/x", b"", {})]),
     ],
 )
 def test_an_effect_is_the_same_however_it_is_written(tmp_path: Path, one: list[Member], other: list[Member]):
