@@ -70,30 +70,30 @@ class Files:
             elif base.startswith(_META):
                 continue
             elif base.startswith(_REMOVED):
-                self._remove([*self._below(gone := posixpath.join(folder, base[len(_REMOVED) :])), gone])
+                gone = posixpath.normpath(posixpath.join(folder, base[len(_REMOVED) :]))
+                self._remove([*self._below(gone), gone])
+            elif entry.kind == HARD_LINK:
+                self._link(path, self._resolved(entry.target), new, where)
+                new.add(path)
             else:
-                self._put(path, self._source(path, entry, new, where) if entry.kind == HARD_LINK else entry)
+                self._put(path, entry)
                 new.add(path)
         return self._effect()
 
-    def _source(self, path: str, entry: LayerEntry, new: set[str], where: str) -> LayerEntry:
-        """What a hard link is: its content is that of another path."""
-        target = self._resolved(entry.target)
-        found = self._paths.get(target)
-        if found is None or target == path:
+    def _link(self, path: str, target: str, new: set[str], where: str) -> None:
+        """Make a hard link, whose content is that of another path."""
+        if (found := self._paths.get(target)) and target != path:
+            self._put(path, found if target in new else replace(found, offset=-1))
+        if target == path or target not in self._paths:
             raise UsageError(f"a layer is damaged: the hard link {path[:200]} leads to nothing", where)
         group = self._linked.setdefault(target, {target})
         group.add(path)
         self._linked[path] = group
-        return found if target in new else replace(found, offset=-1)
 
     def _put(self, path: str, entry: LayerEntry) -> None:
         old = self._paths.get(path)
         if entry.kind != FOLDER or (old and old.kind != FOLDER):
-            group = self._linked.get(path)
-            self._remove([*self._below(path), *([path] if old else [])])
-            if group and path in group:
-                self._linked[path] = group
+            self._remove([*self._below(path), path])
         self._before.setdefault(path, old)
         self._paths[path] = entry
         self._inside.setdefault(posixpath.dirname(path), set()).add(path)

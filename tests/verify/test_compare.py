@@ -132,6 +132,12 @@ HARD = dict(type=tarfile.LNKTYPE, linkname="x")
         ),
         # The paths of one file, in another order.
         ([("x", b"1", {}), ("w", b"", HARD)], [("w", b"1", {}), ("x", b"", {**HARD, "linkname": "w"})]),
+        # One of them replaces a file.
+        (
+            [("x", b"1", {}), ("etc/a", b"", HARD)],
+            [("etc/a", b"1", {}), ("x", b"", {**HARD, "linkname": "etc/a"})],
+        ),
+        ([("etc/.wh.", b"", {})], [(".wh.etc", b"", {})]),
         # The last entry of a path counts, whatever leads to it.
         ([("lib/a", b"9", {})], [("etc/a", b"8", {}), ("./etc//a", b"9", {})]),
         ([("etc/a", b"1", dict(mtime=9, uname="x"))], []),
