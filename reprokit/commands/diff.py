@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,8 +15,11 @@ from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bundle.read import Bundle
+    from reprokit.bundle.verify import VerifiedBundle
     from reprokit.oci.model import Image
     from reprokit.verify.layers import ComparedImage
+
+    _Verified = Callable[[Bundle], VerifiedBundle]
 
 _Compared = Annotated[
     str, typer.Argument(metavar="FILE|IMAGE", help="A bundle, a lock, or an image.", autocompletion=completion.bundles)
@@ -93,10 +97,14 @@ def _images(before: str, after: str) -> dict[str, Any]:
 
 
 def _bundles(before: Path, after: Path) -> list[dict[str, Any]]:
+    from functools import cache
+
     from reprokit.bundle.read import opened
+    from reprokit.bundle.verify import verify
 
     with opened(before) as one, opened(after) as other:
-        return [_of(name, one, other, left, right) for name, left, right in _pairs(one, other)]
+        verified = cache(verify)  # every byte is hashed, once a bundle
+        return [_of(name, one, other, left, right, verified) for name, left, right in _pairs(one, other)]
 
 
 def _pairs(one: Bundle, other: Bundle) -> list[tuple[str, Image | None, Image | None]]:
@@ -108,27 +116,28 @@ def _pairs(one: Bundle, other: Bundle) -> list[tuple[str, Image | None, Image | 
     return [(name, lefts.get(name), rights.get(name)) for name in sorted({*lefts, *rights})]
 
 
-def _of(name: str, one: Bundle, other: Bundle, left: Image | None, right: Image | None) -> dict[str, Any]:
+def _of(
+    name: str, one: Bundle, other: Bundle, left: Image | None, right: Image | None, verified: _Verified
+) -> dict[str, Any]:
     from dataclasses import asdict
 
     from reprokit.bundle.compare import compare
 
     found = compare(one, other, left, right)
-    files = _files(one, other, left, right) if left and right and (found.removed or found.added) else []
+    files = _files(one, other, left, right, verified) if left and right and (found.removed or found.added) else []
     return {"image": name, "same": found.same, **asdict(found), "layers": files}
 
 
-def _files(one: Bundle, other: Bundle, left: Image, right: Image) -> list[dict[str, Any]]:
+def _files(one: Bundle, other: Bundle, left: Image, right: Image, verified: _Verified) -> list[dict[str, Any]]:
     """What the layers do, if the bundles have them all."""
     from dataclasses import asdict
 
-    from reprokit.bundle.verify import verify
     from reprokit.verify.layers import ImageInBundle
     from reprokit.verify.run import compare_images
 
     if not all(layer.blob for image in (left, right) for layer in image.layers):
         return []
-    found = compare_images(ImageInBundle(verify(one), left), ImageInBundle(verify(other), right))
+    found = compare_images(ImageInBundle(verified(one), left), ImageInBundle(verified(other), right))
     return [asdict(layer) for layer in found.layers]
 
 

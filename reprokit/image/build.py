@@ -200,7 +200,6 @@ class _Build:
             options = replace(self.options, name=self.name)
             started = run.BuildRun(self.engine, self.target, options, inputs, gateway, path, self.progress)
             image_id, written = started.result()
-            started.steps.share()
             if gateway.refused:
                 self.notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
             lines = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
@@ -209,6 +208,7 @@ class _Build:
             trust.record(self.engine, image_id, "trusted", f"build --cache-from {origin}")
         else:
             trust.record(self.engine, image_id, "built here", "build")
+        started.steps.share()
         seconds = time.monotonic() - self.started
         return BuildResult(
             self.name,

@@ -25,7 +25,7 @@ from reprokit.supply.store import key_of
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import COMPARED
 from reprokit.verify.compare import settings as settings_of
-from reprokit.verify.effect import Files
+from reprokit.verify.effect import Effect, Files
 from reprokit.verify.entries import entries
 
 _LONGEST = 100
@@ -132,10 +132,16 @@ def written(one: ComparedImage, other: ComparedImage, folder: Path) -> dict[str,
     return found
 
 
+def effect(files: Files, layer: Path, where: str) -> Effect:
+    """Apply a written layer to the files below it. Raises UsageError naming `where`."""
+    with layer.open("rb") as file:
+        return files.apply(entries(file, where), where)
+
+
 def digest(image: ComparedImage) -> str:
     """The canonical digest of an image: of what each layer does, and of the settings, the same on every engine.
 
-    The whole image is read for it, once: 5.7 GB take a minute. Raises UsageError, EngineError.
+    The whole image is read for it, once. Raises UsageError, EngineError.
     """
     own = settings_of(image.config)
     with Folder(paths.private(paths.state() / "digests")) as kept:
@@ -143,12 +149,10 @@ def digest(image: ComparedImage) -> str:
         with suppress(OSError):
             return kept.read(name, _LONGEST).decode("ascii")
         with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch:
-            layers, files, where = written(image, image, Path(scratch)), Files(), image.name
-            done = []
-            for diff_id in image.diff_ids:
-                with layers[diff_id].open("rb") as file:
-                    done.append(files.apply(entries(file, where), where))
-        found = f"sha256:{key_of({'layers': [each.digest for each in done if each], 'settings': own})}"
+            layers, files = written(image, image, Path(scratch)), Files()
+            effects = (effect(files, layers[diff_id], image.name) for diff_id in image.diff_ids)
+            done = [each.digest for each in effects if each]
+        found = f"sha256:{key_of({'layers': done, 'settings': own})}"
         with kept.replacing(name) as file:
             file.write(found.encode())
     return found

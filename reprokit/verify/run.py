@@ -22,9 +22,8 @@ from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
 from reprokit.verify.compare import ComparedLayer, changed_settings, compare_layers
-from reprokit.verify.effect import Effect, Files
-from reprokit.verify.entries import entries
-from reprokit.verify.layers import ComparedImage, ImageInEngine, written
+from reprokit.verify.effect import Files
+from reprokit.verify.layers import ComparedImage, ImageInEngine, effect, written
 
 Verdict = Literal["same", "other times", "differs"]
 # diffoscope gets one pair of files of each layer, each of at most 16 MiB.
@@ -107,19 +106,13 @@ def compare_images(
                 continue
             if one != other and left is right:
                 right = left.copy()
-            before = _effect(left, layers[one], number)
-            after = before if left is right else _effect(right, layers[other], number)
+            before = effect(left, layers[one], f"layer {number}")
+            after = before if left is right else effect(right, layers[other], f"layer {number}")
             if one != other:
                 compare_layers(layer, (before, after), (layers[one], layers[other]), known, diffoscope(Path(scratch)))
                 if not layer.changes:  # the same effect, but the tar around it was written in another way
                     layer.times += 1
     return found
-
-
-def _effect(files: Files, layer: Path, number: int) -> Effect:
-    where = f"layer {number}"
-    with layer.open("rb") as file:
-        return files.apply(entries(file, where), where)
 
 
 def diffoscope(scratch: Path) -> Callable[[Iterator[bytes], Iterator[bytes]], str] | None:
