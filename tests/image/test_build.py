@@ -18,15 +18,17 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.errors import ReprokitError, WorkFailed
+from reprokit.errors import ReprokitError, SourceError, WorkFailed
 from reprokit.explain.judge import explain
 from reprokit.explain.last import read_log
+from reprokit.image import trust
 from reprokit.image.events import BuildStep, Note, OutputLine
 from reprokit.image.lines import HALF, Lines
 from reprokit.image.run import BuildRun
 from tests.support.builds import Builds
 from tests.support.names import unique
 from tests.support.paths import ROOT
+from tests.support.ports import free_port
 from tests.support.processes import send_when_asleep, sleeping
 from tests.support.waiting import wait_for
 
@@ -138,6 +140,13 @@ class _Meeting(list):
         super().append(event)
         if isinstance(event, BuildStep):
             wait_for(lambda: any(isinstance(seen, Note) and "waiting for it" in seen.text for seen in self))
+
+
+def test_an_image_whose_steps_cannot_be_pushed_is_built_here(builds: Builds, engine: Engine):
+    with pytest.raises(SourceError):
+        builds(MADE, cache_to=f"127.0.0.1:{free_port()}/steps")
+    assert trust.state(engine.image(f"reprokit/{builds.target.label}")["Id"]) == "built here"
+    assert not builds(MADE).built
 
 
 def test_two_builds_of_one_recipe(builds: Builds):
