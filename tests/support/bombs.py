@@ -66,4 +66,4 @@ def a_bundle(path: Path, layer: bytes) -> Path:
 
 
 def empty(folder: Path) -> Path:
-    return a_bundle(folder / "empty.rkit", zstandard.compress(END))
+    return Made.of({"x/y:1": [END]}).write(folder / "empty.rkit")

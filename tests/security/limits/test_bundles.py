@@ -176,7 +176,7 @@ def test_headers_of_a_layer(run: Run, tmp_path: Path) -> None:
     name = "d" * 200 + "/" + "usr/lib/python3/" + "n" * 150 + "-1.0.dist-info/METADATA"
     for form in (tarfile.PAX_FORMAT, tarfile.GNU_FORMAT):
         header = pax(name, {"SCHILY.xattr.user.x": "v" * 60_000}, form)
-        file = a_bundle(tmp_path / "x.rkit", zstandard.compress(header + END))
+        file = Made.of({"x/y:1": [header + END]}).write(tmp_path / "x.rkit")
         assert "n" * 150 in run("diff", file, empty(tmp_path), code=1)
 
 
@@ -198,10 +198,8 @@ def test_packages_without_end(run: Run, tmp_path: Path) -> None:
 @pytest.mark.long
 def test_many_layers_of_many_entries(run: Run, tmp_path: Path) -> None:
     """Each is within the limits."""
-    entries, layers = zstandard.compress(entry() * 8192), [b"%d" % n for n in range(10)]
-    made = Made.of({"x/y:1": layers}, pack=lambda content: entries + zstandard.compress(entry(content.decode())))
-    made.metadata["images"][0]["size"] = 8193 * 512 * 10
-    file = made.write(tmp_path / "x.rkit")
+    layers = [entry() * 8192 + entry(f"{n}") for n in range(10)]
+    file = Made.of({"x/y:1": layers}).write(tmp_path / "x.rkit")
     refused(run("diff", file, empty(tmp_path), code=2, REPROKIT_LIMIT_ENTRIES="60000"), limits.ENTRIES)
     run("diff", file, empty(tmp_path), code=1, REPROKIT_LIMIT_ENTRIES="90000")
 

@@ -140,9 +140,20 @@ _library = torch.library.Library("operator_fusion", "DEF")
 _library.define("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor")
 
 
+def _has_product(dtype: torch.dtype) -> bool:
+    """Whether oneDNN multiplies this type on this processor: bfloat16 needs AVX-512 or avx_ne_convert, for one."""
+    if not torch.backends.mkldnn.is_available():
+        return False
+    short = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(dtype)
+    if short is None:
+        return True
+    supported = getattr(torch.ops.mkldnn, f"_is_mkldnn_{short}_supported", None)  # older releases ask for no fp16
+    return supported is not None and bool(supported())
+
+
 def pack(weight: torch.Tensor, rows: int) -> None:
-    """Lays out a constant weight [out, in] for products with `rows` rows; without oneDNN, does nothing."""
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    """Lays out a constant weight [out, in] for products with `rows` rows; does nothing if oneDNN has no such product."""
+    if weight.device.type != "cpu" or not _has_product(weight.dtype):
         return
     reorder = torch.ops.mkldnn._reorder_linear_weight
     try:
