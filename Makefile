@@ -60,6 +60,7 @@ proof: ## Kill every kind of work 100 times (KILLS=100), to tests/proofs/kills.j
 lint: ## Run ruff, mypy, import-linter and shellcheck
 	@$(SETUP) lint
 	$(PYTHON_ENV) -m ruff check .
+	$(PYTHON_ENV) -m ruff format --check .
 	$(PYTHON_ENV) -m mypy
 	.venv/bin/lint-imports --no-cache
 	.venv/bin/shellcheck .ci/setup.sh .ci/run reprokit/helper/build.sh

@@ -185,8 +185,8 @@ def _measurement(data: dict[str, Any], line: str) -> Measurement:
 
 def _merged(found: Iterable[Measurement]) -> tuple[int, tuple[Measurement, ...]]:
     """The number of measurements, and one for each metric, unit and parameters, with the samples of all."""
-    firsts: dict[tuple, Measurement] = {}
-    samples: dict[tuple, list[float]] = {}
+    firsts: dict[tuple[Any, ...], Measurement] = {}
+    samples: dict[tuple[Any, ...], list[float]] = {}
     most = SAMPLES.most
     count = total = 0
     for one in found:

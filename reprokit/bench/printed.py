@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from reprokit.bench.parse import different, parse, threads_of
 from reprokit.errors import UsageError, WorkFailed, unread
@@ -68,7 +69,7 @@ def read(file: Path, recipe: str) -> list[Record]:
     ]
 
 
-def _first(lines: Iterable[bytes]) -> dict:
+def _first(lines: Iterable[bytes]) -> dict[str, Any]:
     """The first line that is a JSON object."""
     for line in chain.from_iterable(map(bytes.splitlines, lines)):
         try:

@@ -74,9 +74,10 @@ def attempt(engine: Engine, name: str) -> list[Failure]:
     """Check, lock, build and try a recipe as it is now."""
     from reprokit.commands.smoke import fresh_container
     from reprokit.explain.last import explained
-    from reprokit.image.build import BuildOptions, build
+    from reprokit.image.build import build
     from reprokit.image.lock.fit import errors_of
     from reprokit.image.progress import BuildDisplay
+    from reprokit.image.run import BuildOptions
     from reprokit.recipe import find
 
     target, step = find.target(name), "check"

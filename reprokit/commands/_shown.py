@@ -80,10 +80,11 @@ def built(engine: Engine, target: Target) -> BuildResult:
     """
     from reprokit.engine import labels_of
     from reprokit.image import trust
-    from reprokit.image.build import BuildOptions, build
+    from reprokit.image.build import build
     from reprokit.image.labels import ImageLabels, image_name
     from reprokit.image.lock.fit import errors_of
     from reprokit.image.progress import BuildDisplay
+    from reprokit.image.run import BuildOptions
 
     present = engine.image(image_name(target)) or {}
     force = trust.known(present.get("Id", "")) and ImageLabels.read(labels_of(present)).forced

@@ -57,12 +57,12 @@ def build(
     from reprokit.errors import EngineError
     from reprokit.host.disk import ENGINE_ROOT
     from reprokit.host.fit import host_errors_of
-    from reprokit.image.build import BuildOptions
     from reprokit.image.build import build as build_image
     from reprokit.image.build_secrets import parse_secrets
     from reprokit.image.labels import image_name
     from reprokit.image.lock.fit import errors_of
     from reprokit.image.progress import BuildDisplay
+    from reprokit.image.run import BuildOptions
     from reprokit.recipe.find import target as find_target
 
     target, secrets = find_target(name), parse_secrets(secret, os.environ)

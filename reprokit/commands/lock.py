@@ -11,10 +11,10 @@ from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
+    from reprokit.display import Notify
     from reprokit.recipe.find import Target
     from reprokit.supply.lock.model import VariantLock
     from reprokit.supply.mirrors.places import Mirrors
-    from reprokit.supply.store import Notify
 
 
 def lock(
@@ -145,7 +145,8 @@ def _time_of(as_of: str, target: Target, mirrors: Mirrors, notify: Notify) -> st
     from reprokit.importing.asof import moment_of
     from reprokit.importing.tree import commit_date
     from reprokit.supply.kinds.git.fetch import ensure
-    from reprokit.supply.kinds.git.store import Commit, folder_of
+    from reprokit.supply.kinds.git.store import folder_of
+    from reprokit.supply.locked_input import Commit
 
     date = None
     if as_of == "commit" and target.variant.sources:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from reprokit.recipe.model import Recipe
     from reprokit.results.record import Record
     from reprokit.results.report import RecipeReport, VariantFacts
-    from reprokit.results.tables import ReportTable
+    from reprokit.tables import ReportTable
 
 
 def report(

@@ -93,7 +93,7 @@ def _run(context: typer.Context, argv: Sequence[str], quiet: bool) -> int:
     """Run a verb in this process, as a user would type it; returns its exit code. With `quiet`, it prints on stderr."""
     group = context.find_root().command
     with redirect_stdout(sys.stderr) if quiet else nullcontext():
-        return group.main(args=list(argv), prog_name="reprokit", standalone_mode=False) or 0  # type: ignore[attr-defined]
+        return group.main(args=list(argv), prog_name="reprokit", standalone_mode=False) or 0
 
 
 def _state(target: Target, repeat: int) -> str:

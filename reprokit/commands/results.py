@@ -17,7 +17,7 @@ from reprokit.untrusted.text import document, dump, echo, paged
 if TYPE_CHECKING:
     from reprokit.results.likeness import Group
     from reprokit.results.record import Record
-    from reprokit.results.tables import ReportTable
+    from reprokit.tables import ReportTable
 
 _MOST_SHOWN = 500  # tables, which take 1 s
 _T = TypeVar("_T", "Group", "Record")

@@ -90,7 +90,7 @@ def _by_need(found: Sequence[Use]) -> tuple[Use, ...]:
     return (*ordered, *later)
 
 
-def _own(target: Target, at: tuple, name: str) -> OwnBlock | None:
+def _own(target: Target, at: tuple[str | int, ...], name: str) -> OwnBlock | None:
     """The user's own block of this name, None for a bundled one. Raises UsageError if there is neither."""
     if name in block_names():
         return None
@@ -109,7 +109,7 @@ def _own(target: Target, at: tuple, name: str) -> OwnBlock | None:
     )
 
 
-def _check_place(target: Target, at: tuple, spec: BlockSpec, before: list[str]) -> None:
+def _check_place(target: Target, at: tuple[str | int, ...], spec: BlockSpec, before: list[str]) -> None:
     """Check a block against the blocks before it and the pins. Raises UsageError."""
     name = spec.name
     if (name in before and not spec.repeats) or (name == "base" and before):
@@ -123,7 +123,7 @@ def _check_place(target: Target, at: tuple, spec: BlockSpec, before: list[str]) 
         raise UsageError(f"block {name} needs the pin {missing[0]}", where_in(target, ("pins",)), hint)
 
 
-def _options(target: Target, at: tuple, this: BlockSpec, given: dict[str, Any]) -> dict[str, Any]:
+def _options(target: Target, at: tuple[str | int, ...], this: BlockSpec, given: dict[str, Any]) -> dict[str, Any]:
     if unknown := [name for name in given if name not in this.options]:
         problem = f"block {this.name} has no option {unknown[0]!r}{nearest(unknown[0], this.options)}"
         hint = f"options of {this.name}: {', '.join(this.options) or 'none'}"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from reprokit import paths
 from reprokit.engine import OWN_IMAGES, Engine
@@ -209,7 +209,7 @@ def drop_replaced(engine: Engine) -> None:
                 engine.remove_image(image["Id"])
 
 
-def names_of(image: dict) -> list[str]:
+def names_of(image: dict[str, Any]) -> list[str]:
     """The names of an image in the engine's list, as Docker writes them: podman adds Docker Hub's host."""
     names = (_DOCKER_HUB.sub("", name) for name in image.get("RepoTags") or ())
     return [name for name in names if name != "<none>:<none>"]

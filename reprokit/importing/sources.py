@@ -15,7 +15,8 @@ from reprokit.redact import redact
 from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.fetch import ensure, unread
-from reprokit.supply.kinds.git.store import Commit, folder_of
+from reprokit.supply.kinds.git.store import folder_of
+from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 
 

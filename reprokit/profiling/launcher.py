@@ -10,6 +10,7 @@ import json
 import os
 import runpy
 import sys
+from typing import Any, Dict, List
 
 
 def main() -> None:
@@ -30,7 +31,7 @@ def main() -> None:
             json.dump([_operator(each) for each in profile.key_averages()], file)
 
 
-def _profiler():  # type: ignore[no-untyped-def]
+def _profiler() -> Any:
     import torch
 
     try:
@@ -49,11 +50,12 @@ def _profiler():  # type: ignore[no-untyped-def]
 def _synchronize() -> None:
     import torch
 
-    if torch.cuda.is_available() and torch.cuda.is_initialized():
-        torch.cuda.synchronize()
+    cuda: Any = torch.cuda
+    if cuda.is_available() and cuda.is_initialized():
+        cuda.synchronize()
 
 
-def _run(program: list) -> None:
+def _run(program: List[str]) -> None:
     if program[0] == "-m":
         sys.argv = program[1:]
         sys.path.insert(0, os.getcwd())
@@ -69,7 +71,7 @@ def _run(program: list) -> None:
         runpy.run_path(program[0], run_name="__main__")
 
 
-def _operator(each) -> dict:  # type: ignore[no-untyped-def]
+def _operator(each: Any) -> Dict[str, Any]:
     def first(*names: str) -> float:
         """Times are named after CUDA until torch 2.4, in microseconds."""
         return next((float(getattr(each, name)) for name in names if hasattr(each, name)), 0.0)

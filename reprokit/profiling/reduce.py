@@ -9,8 +9,10 @@ It reads FOLDER/trace.json and, from the launcher, FOLDER/operators.json, and pr
 import json
 import os
 import sys
+from typing import Any, Dict, List
 
 MOST = 200
+Row = Dict[str, Any]
 
 
 def main() -> None:
@@ -32,9 +34,9 @@ def main() -> None:
     json.dump({"rows": kept, "totals": totals, "device": devices[0] if devices else ""}, sys.stdout)
 
 
-def kernels(events: list) -> list:
+def kernels(events: List[Row]) -> List[Row]:
     """One row for each kernel and launch configuration."""
-    found = {}  # type: dict
+    found: Dict[str, Row] = {}
     for event in events:
         if event.get("ph") != "X" or str(event.get("cat", "")).lower() != "kernel":
             continue
@@ -54,7 +56,7 @@ def kernels(events: list) -> list:
     return list(found.values())
 
 
-def torch_operators(operators: list) -> list:
+def torch_operators(operators: List[Row]) -> List[Row]:
     """One row for each operator of torch, and each kernel of versions whose trace has no kernels."""
     rows = []
     for each in operators:
@@ -69,10 +71,10 @@ def torch_operators(operators: list) -> list:
     return rows
 
 
-def functions(events: list) -> list:
+def functions(events: List[Row]) -> List[Row]:
     """One row for each function of py-spy's samples, by the time in the function itself."""
-    found = {}  # type: dict
-    stacks = {}  # type: dict
+    found: Dict[str, Row] = {}
+    stacks: Dict[Any, List[List[Any]]] = {}
     for event in events:
         if event.get("ph") not in ("B", "E"):
             continue

@@ -153,7 +153,9 @@ def host_name(recipe: str) -> str:
     return recipe.replace(".", "-").replace("_", "-")
 
 
-def _extend_all(variants: dict[str, Any], document: yaml.Document, origins: dict) -> dict[str, Any]:
+def _extend_all(
+    variants: dict[str, Any], document: yaml.Document, origins: dict[yaml.Path, yaml.Path]
+) -> dict[str, Any]:
     done: dict[str, Any] = {}
 
     def extended(name: str, seen: tuple[str, ...]) -> Any:
@@ -190,7 +192,7 @@ def _count(value: Any, known: dict[int, int]) -> int:
     return known[id(value)]
 
 
-def _merged(parent: Any, own: Any, parent_path: yaml.Path, path: yaml.Path, origins: dict) -> Any:
+def _merged(parent: Any, own: Any, parent_path: yaml.Path, path: yaml.Path, origins: dict[yaml.Path, yaml.Path]) -> Any:
     """`own` over `parent`: mappings key by key, null removes a key, everything else is replaced."""
     if not (isinstance(parent, dict) and isinstance(own, dict)):
         return own

@@ -112,7 +112,7 @@ def _units(parts: Sequence[tuple[float, ...]], most_runs: int) -> list[float]:
 
 
 def _one_after_the_other(a: Group, b: Group) -> bool:
-    spans = sorted((min(map(attrgetter("time"), group.runs)), group.last) for group in (a, b))
+    spans = sorted((min(run.time for run in group.runs), group.last) for group in (a, b))
     return spans[0][1] < spans[1][0]
 
 

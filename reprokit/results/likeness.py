@@ -63,7 +63,7 @@ class Group:
     @property
     def last(self) -> str:
         """The time of the latest run."""
-        return max(map(attrgetter("time"), self.runs))
+        return max(run.time for run in self.runs)
 
     @property
     def doubts(self) -> list[str]:

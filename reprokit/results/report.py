@@ -298,7 +298,7 @@ def _sizes(lock: VariantLock) -> str:
 
 def _machines(records: Sequence[Record]) -> list[tuple[str, Rows]]:
     """One table for each machine, of its latest record."""
-    found: dict[tuple, Record] = {}
+    found: dict[tuple[str, str, str, int], Record] = {}
     for record in sorted(records, key=lambda record: record.time):
         found[(record.node, record.cpu, record.gpu, record.threads)] = record
     return [(record.gpu or record.cpu or "machine", _machine(record)) for record in found.values()]

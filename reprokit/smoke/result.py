@@ -93,7 +93,7 @@ def junit_report(results: Sequence[TrialResult]) -> bytes:
             elif step.status == "skip":
                 xml.SubElement(case, "skipped", message=_legal(step.reason))
     xml.indent(root)
-    return xml.tostring(root, encoding="utf-8", xml_declaration=True) + b"\n"
+    return bytes(xml.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
 def _counts(steps: Sequence[TrialStep]) -> dict[str, str]:

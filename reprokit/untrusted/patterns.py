@@ -21,7 +21,8 @@ def compiled(pattern: str, *, multiline: bool = False) -> re.Pattern[str]:
     options.log_errors = False
     options.max_mem = PATTERN_MEMORY
     try:
-        return re2.compile(f"(?m){pattern}" if multiline else pattern, options)
+        of_re2: re.Pattern[str] = re2.compile(f"(?m){pattern}" if multiline else pattern, options)
+        return of_re2
     except re2.error as error:
         reason = error.args[0]
         raise ValueError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from reprokit.compat.model import Finding
 from reprokit.doctor.bounded import NoAnswer
@@ -33,7 +34,8 @@ def find(host: Examined) -> Iterator[Finding]:
     found = recipe_findings(variant, has_gpu, gpus, *sizes)
     yield from found
     hanging: NoAnswer | None = None
-    for place, ask in enumerate((lambda: memory.total(host), lambda: disk.free_bytes(host, root or ENGINE_ROOT))):
+    questions = (partial(memory.total, host), partial(disk.free_bytes, host, root or ENGINE_ROOT))
+    for place, ask in enumerate(questions):
         try:
             sizes[place] = ask()
         except NoAnswer as error:

@@ -6,7 +6,7 @@ A lock names its digest or packages, from which the same base can be made again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import bundled
@@ -84,7 +84,7 @@ def on_engine(engine: Engine, reference: str) -> BaseImage | None:
     return None
 
 
-def carried(engine: Engine, digest: str) -> dict | None:
+def carried(engine: Engine, digest: str) -> dict[str, Any] | None:
     """The image under the carried name of a digest, if the engine knows that digest or the user trusts the image.
 
     Anyone can give an image this name: `docker load` takes names from its archive.
@@ -128,7 +128,7 @@ def not_served(reference: str, tried: list[str]) -> SourceError:
     )
 
 
-def described(reference: str, name: str, image: dict, how: str, digest: str = "") -> BaseImage:
+def described(reference: str, name: str, image: dict[str, Any], how: str, digest: str = "") -> BaseImage:
     """An image of the engine as a base."""
     labels = labels_of(image)
     archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
@@ -167,7 +167,7 @@ def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str)
     return described(reference, f"{repository}:{tag}", image, place, digest)
 
 
-def _digests(image: dict | None) -> list[str]:
+def _digests(image: dict[str, Any] | None) -> list[str]:
     """The registry digests by which the engine knows an image."""
     return [name.partition("@")[2] for name in (image or {}).get("RepoDigests") or []]
 

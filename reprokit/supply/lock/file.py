@@ -37,7 +37,9 @@ class _LineDumper(_Dumper):  # type: ignore[misc]
     """Writes each entry of a set on one line, although it has a list."""
 
     def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> pyyaml.MappingNode:
-        return super().represent_mapping(tag, mapping, True if "blocks" in mapping else flow_style)
+        flow = True if "blocks" in mapping else flow_style
+        node: pyyaml.MappingNode = super().represent_mapping(tag, mapping, flow)
+        return node
 
 
 def lock_path(recipe: Path) -> Path:

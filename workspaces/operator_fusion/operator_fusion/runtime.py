@@ -152,7 +152,7 @@ def _has_product(dtype: torch.dtype) -> bool:
 
 
 def pack(weight: torch.Tensor, rows: int) -> None:
-    """Lays out a constant weight [out, in] for products with `rows` rows; does nothing if oneDNN has no such product."""
+    """Lays out a constant weight [out, in] for products with `rows` rows, if oneDNN has such a product."""
     if weight.device.type != "cpu" or not _has_product(weight.dtype):
         return
     reorder = torch.ops.mkldnn._reorder_linear_weight

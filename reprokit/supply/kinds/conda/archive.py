@@ -180,7 +180,7 @@ def _tars(path: Path, name: str) -> Iterator[IO[bytes]]:
             if part.compress_type != zipfile.ZIP_STORED:
                 raise ValueError(f"{prefix}*.tar.zst is packed twice")
             with parts.open(part) as packed:
-                yield zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(packed, read_across_frames=True)  # type: ignore[misc]
+                yield zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(packed, read_across_frames=True)
 
 
 class _ZipFile(io.FileIO):
