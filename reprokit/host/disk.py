@@ -14,7 +14,7 @@ from reprokit.untrusted.files import output_folder
 ENGINE_ROOT = "/var/lib/docker"
 # `amount` is what to free: a size, or "space".
 STORE_HINT = "free {amount} there: `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
-ENGINE_HINT = "free {amount} there: `docker image prune`, `docker builder prune`"
+ENGINE_HINT = "free {amount} there: `reprokit clean`, `docker image prune`"
 # A path that was named wrongly; other errors are those of the disk.
 _WRONG_PATH = (
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTEMPTY,

@@ -27,7 +27,7 @@ def disk(view: View) -> Iterator[Problem]:
         reason = "not enough disk space for the image and its build where the engine keeps images"
         subjects = (f"requires.disk={binary_size(needs)}", f"host.disk_free={binary_size(host.disk_free_bytes)}")
         remedy = (
-            "free space there: `docker image prune`, `docker builder prune`; or move the engine's root folder to a "
+            "free space there: `reprokit clean`, `docker image prune`; or move the engine's root folder to a "
             "larger disk: `data-root` in /etc/docker/daemon.json"
         )
         yield Problem(subjects, error(reason, ("by_hand",), remedy))
