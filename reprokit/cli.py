@@ -74,11 +74,9 @@ def _root(
         return
     if no_pager:
         os.environ["PAGER"] = "cat"
-    from reprokit import paths
     from reprokit.explain import last
 
     last.VERB.set("" if context.invoked_subcommand in _NEVER_KEPT else context.invoked_subcommand)
-    paths.move_user_data(lambda line: echo(line, err=True))
 
 
 def main() -> NoReturn:

@@ -5,18 +5,19 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, TypeVar
 
 from reprokit.formatting import clock
+from reprokit.redact import redact
 from reprokit.untrusted.text import console, echo
 
 if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-# Reports a line to the user; reports bytes done and total.
-Notify = Callable[[str], None]
+# Reports bytes done and total.
 ByteProgress = Callable[[int, int], None]
 
 # A line that replaces the one before: `x: receiving objects 40 %`, `pulled 3 layers`, `x: 5 of 9 files done`.
@@ -24,6 +25,28 @@ _SO_FAR = re.compile(r"\b\d+ %|^pulled \d+ layers|\b\d+ of \d+ files done")
 
 D = TypeVar("D", bound="ProgressDisplay")
 _EVERY_S = 5.0
+# The innermost reporter is the last one. Threads share it as they share the terminal; a ContextVar is unset in them.
+_reporters: list[Callable[[str], None]] = []
+
+
+def notify(*lines: str) -> None:
+    """Report lines to the user, without credentials: to the innermost reporter, or on standard error."""
+    for line in lines:
+        line = redact(line)
+        if _reporters:
+            _reporters[-1](line)
+        else:
+            echo(line, err=True)
+
+
+@contextmanager
+def reporting(reporter: Callable[[str], None]) -> Iterator[None]:
+    """Pass what is reported meanwhile, one line a call, to `reporter`; threads may call it."""
+    _reporters.append(reporter)
+    try:
+        yield
+    finally:
+        _reporters.remove(reporter)
 
 
 class ProgressDisplay:
@@ -43,9 +66,12 @@ class ProgressDisplay:
 
             self._live = Live(console=self._console, get_renderable=self.render, refresh_per_second=4, transient=True)
             self._live.start()
+        self._reporting = reporting(self.notify)
+        self._reporting.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._reporting.__exit__(None, None, None)
         if self._live:
             self._live.stop()
 

@@ -7,7 +7,6 @@ import os
 import pwd
 import shlex
 import stat
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -16,7 +15,6 @@ import platformdirs
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.untrusted.files import Folder
 
-_USER_DATA = ("workspaces", "recipes")
 _MOST_PARTS = 400  # of a path and of the links in it
 
 
@@ -126,32 +124,7 @@ def _has_others(group: int) -> bool:
 
 def workspaces() -> Path:
     """The folder for workspaces that are in no checkout and below no root of the user's."""
-    return _user_data("workspaces")
-
-
-def _user_data(name: str) -> Path:
-    """A folder in `data()`. Where `move_user_data` has not moved it, it is in the cache."""
-    folder, earlier = data() / name, home() / name
-    return earlier if earlier.is_dir() and not earlier.is_symlink() and not os.path.lexists(folder) else folder
-
-
-def move_user_data(notify: Callable[[str], None]) -> None:
-    """Move folders that earlier versions had in the cache to `data()`, unless that is another disk."""
-    try:
-        names = _USER_DATA if data() != home() else ()
-    except ReprokitError:  # the verb says so if it needs them
-        return
-    for name in names:
-        folder, earlier = data() / name, home() / name
-        try:
-            if _user_data(name) != earlier:
-                continue
-            private(folder.parent)
-            earlier.rename(folder)
-            earlier.symlink_to(folder)  # containers of earlier versions mount it by that path
-        except (OSError, ReprokitError):
-            continue
-        notify(f"moved {earlier} out of the cache, to {folder}")
+    return data() / "workspaces"
 
 
 def is_ours(path: Path) -> bool:
@@ -226,7 +199,7 @@ def _named(variable: str) -> list[Path]:
 
 def carried_recipes() -> Path:
     """The folder for recipes that `load` found in bundles and in no other folder."""
-    return _user_data("recipes")
+    return data() / "recipes"
 
 
 def bundled_workspace(name: str) -> Path | None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.display import reporting
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
 from reprokit.image.base import resolve as bases
@@ -95,7 +96,7 @@ def debian_12(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Itera
     """The engine's base of Debian 12, made if it is not there yet; it stays."""
 
     def resolved() -> bases.Base:
-        return bases.resolve_base(engine, "debian:12", lambda line: None)
+        return bases.resolve_base(engine, "debian:12")
 
     with shared(tmp_path_factory, "debian-12", lambda: resolved().name, lambda name: None):
         yield resolved()
@@ -114,9 +115,7 @@ class LockedBase:
 def bookworm(engine: Engine, debian_12: bases.Base, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LockedBase]:
     def make() -> str:
         store = Store(tmp_path_factory.mktemp("bookworm") / "store")
-        lock = Base(
-            reference="debian:12", bootstrap=resolve(Release("debian", "12", "bookworm"), store, lambda line: None)
-        )
+        lock = Base(reference="debian:12", bootstrap=resolve(Release("debian", "12", "bookworm"), store))
         mirrors = Mirrors(store)
         fetch_all(lock.locked_inputs(), mirrors)
         return json.dumps([lock.model_dump_json(), str(store.root)])
@@ -125,7 +124,15 @@ def bookworm(engine: Engine, debian_12: bases.Base, tmp_path_factory: pytest.Tem
         lock, store = json.loads(made)
         read = Base.model_validate_json(lock)
         # `debian_12` by another name, as long as the archives have not changed since that was made.
-        yield LockedBase(read, locked_base(engine, read, Store(Path(store)), lambda line: None), Store(Path(store)))
+        yield LockedBase(read, locked_base(engine, read, Store(Path(store))), Store(Path(store)))
+
+
+@pytest.fixture
+def reported() -> Iterator[list[str]]:
+    """The lines that are reported to the user during the test."""
+    lines: list[str] = []
+    with reporting(lines.append):
+        yield lines
 
 
 @pytest.fixture

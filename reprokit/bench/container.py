@@ -20,7 +20,6 @@ from reprokit.container.execute import Completed
 from reprokit.container.gpu import parse_gpus
 from reprokit.container.lifecycle import ensure_running, remove, usual_name
 from reprokit.container.settings import RunOptions
-from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.filelocks import file_lock
@@ -42,7 +41,7 @@ def _devices(gpus: str | None) -> list[str]:
 
 
 @contextlib.contextmanager
-def machine_lock(gpus: str | None, host: Machine, notify: Notify) -> Iterator[None]:
+def machine_lock(gpus: str | None, host: Machine) -> Iterator[None]:
     """No other benchmark measures meanwhile: on the machine, or on the devices that `gpus` numbers.
 
     Benchmarks that run at the same time distort each other's results. Raises UsageError.
@@ -56,32 +55,30 @@ def machine_lock(gpus: str | None, host: Machine, notify: Notify) -> Iterator[No
     waiting = "another benchmark is running: waiting for it"
     with contextlib.ExitStack() as locks:
         whole = fcntl.LOCK_SH if devices else fcntl.LOCK_EX
-        locks.enter_context(file_lock(Path(f"{start}.lock"), waiting, notify, whole))
+        locks.enter_context(file_lock(Path(f"{start}.lock"), waiting, whole))
         for device in devices:  # sorted, so that two processes never wait for each other
-            locks.enter_context(file_lock(Path(f"{start}-{device}.lock"), waiting, notify))
+            locks.enter_context(file_lock(Path(f"{start}-{device}.lock"), waiting))
         yield
 
 
-def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None, notify: Notify) -> str:
+def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None) -> str:
     """A running container of the target's image for `purpose` only; one of an older image or recipe is replaced.
 
     It has none of the user's changes to their own container, so that results belong to the image's input hash.
     """
     name = f"{usual_name(engine, target)}-{purpose}"
-    return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True), notify)
+    return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True))
 
 
 @contextlib.contextmanager
-def container_of_run(
-    engine: Engine, target: Target, purpose: str, options: RunOptions, notify: Notify
-) -> Iterator[str]:
+def container_of_run(engine: Engine, target: Target, purpose: str, options: RunOptions) -> Iterator[str]:
     """A new container of the target's image. It is removed at the end.
 
     Its name is new, too: a process that was killed leaves its container with what it wrote, and others may run.
     """
     name = f"{usual_name(engine, target)}-{purpose}-{secrets.token_hex(3)}"
     try:
-        yield ensure_running(engine, target, replace(options, name=name), notify)
+        yield ensure_running(engine, target, replace(options, name=name))
     finally:
         if engine.container(name) is not None:
             with contextlib.suppress(ReprokitError):  # an error here would hide the first one
@@ -133,7 +130,7 @@ def marks(variables: Mapping[str, str]) -> dict[str, str]:
     if not variables:
         return {}
     file = paths.state() / "variables.key"
-    with file_lock(file.with_suffix(".lock"), "", lambda text: None):
+    with file_lock(file.with_suffix(".lock"), "another reprokit is making the key of the marks: waiting for it"):
         if not file.exists() or not file.stat().st_size:  # empty: a process was killed here
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as new:
                 new.write(secrets.token_bytes(32))

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from reprokit import paths
 from reprokit.bench.hardware import Execute
-from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.workspace import keep_up, locate
@@ -27,14 +26,14 @@ _DONE = ".complete"
 _EXCLUDED = {"__pycache__", "build"}
 
 
-def sources(notify: Notify, name: str = RECIPE) -> dict[str, bytes]:
+def sources(name: str = RECIPE) -> dict[str, bytes]:
     """The package of a bundled recipe, by path below its workspace.
 
     The user's copy takes precedence over the bundled one.
     """
     package = name.replace("-", "_")  # also the name of the workspace
     recipe = paths.data_root() / "recipes" / f"{name}.yaml"
-    keep_up(package, recipe, notify)
+    keep_up(package, recipe)
     folder = locate(package, recipe)
     if not (folder / package).is_dir():
         bundled = paths.bundled_workspace(package)

@@ -18,7 +18,7 @@ from reprokit import paths
 from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.write import Changed
 from reprokit.container import names
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import LABEL, Engine, labels_of
 from reprokit.errors import UsageError
 from reprokit.image.labels import DOCKERFILE, INPUTS
@@ -37,9 +37,7 @@ _LEFT_LABELS = (
 
 
 @contextlib.contextmanager
-def snapshot(
-    engine: Engine, name: str, patterns: Sequence[str], notify: Notify
-) -> Iterator[tuple[EngineImage, Changed, FilterReport]]:
+def snapshot(engine: Engine, name: str, patterns: Sequence[str]) -> Iterator[tuple[EngineImage, Changed, FilterReport]]:
     """An image of the container for as long as the block runs. Files that match `patterns` are excluded.
 
     Yields the image in the engine, its changes on the way to the bundle, and a report of its files. The container is
@@ -49,7 +47,7 @@ def snapshot(
     own = found["Name"].lstrip("/")
     tag = re.sub(r"[^A-Za-z0-9_.-]", "-", own)
     alone = FileLock(paths.private(paths.state() / "containers") / f"{tag}.export.lock")
-    with alone, _committed(engine, own, tag, notify) as reference:
+    with alone, _committed(engine, own, tag) as reference:
         image = engine_image(engine, reference)
         report = FilterReport()
         began = layers_of(engine.image(found["Image"]))
@@ -72,7 +70,7 @@ def _container(engine: Engine, name: str) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _committed(engine: Engine, name: str, tag: str, notify: Notify) -> Iterator[str]:
+def _committed(engine: Engine, name: str, tag: str) -> Iterator[str]:
     """The name of the snapshot, which is removed at the end; so is one that a killed process left."""
     reference = f"{_SNAPSHOTS}:{tag}"
     _remove(engine, reference)

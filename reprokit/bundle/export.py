@@ -15,7 +15,7 @@ from reprokit.bundle.layer_filter import CACHES, FilterReport
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.selection import resolve, services_left_out
 from reprokit.bundle.write import Changed, ExportJob
-from reprokit.display import ByteProgress, Notify
+from reprokit.display import ByteProgress, notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.labels import ImageLabels
@@ -63,7 +63,7 @@ class ExportRequest:
 
 
 def run(
-    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, notify: Notify, progress: ByteProgress
+    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, progress: ByteProgress
 ) -> tuple[Metadata, FilterReport]:
     """Run the export; `node_layers` gives the layers of a node's images by the node's name.
 
@@ -74,7 +74,7 @@ def run(
         images, changed, report = resolve(engine, request.names), Changed(), FilterReport()
         if request.container:
             patterns = (*CACHES, *request.exclude)
-            image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns, notify))
+            image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns))
             images = [image]
         labels = [found for each in images if (found := ImageLabels.read(each.labels)).recipe]
         if (request.workspace or request.store) and not labels:
@@ -97,7 +97,6 @@ def run(
             inputs=targets if request.store else (),
             key=request.key,
             changed=changed,
-            notify=notify,
             progress=progress,
         )
         return FORMATS[request.form](job), report

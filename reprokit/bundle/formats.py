@@ -22,7 +22,7 @@ def docker(job: ExportJob) -> Metadata:
 
     It is an OCI layout, too, so skopeo and podman read it as `docker-archive` and as `oci-archive`.
     """
-    with becoming(job.target, job.notify) as tar:
+    with becoming(job.target) as tar:
         found = job.read(tar, copy)
         for path, content in [*layout_files(found), docker_manifest(found)]:
             tar.add(path, content)

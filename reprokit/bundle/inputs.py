@@ -10,7 +10,7 @@ from typing import IO
 
 from reprokit.bundle.model import BundledInputs, GitPack, RecipeText
 from reprokit.bundle.resumable_tar import ResumableTar
-from reprokit.display import ByteProgress, Notify
+from reprokit.display import ByteProgress, notify
 from reprokit.engine import Engine
 from reprokit.errors import SourceError
 from reprokit.formatting import counted
@@ -52,16 +52,14 @@ def registry_bases(names: Iterable[str]) -> list[Base]:
 
 
 @contextlib.contextmanager
-def base_images(
-    engine: Engine | None, bases: Sequence[Base], store: Store, notify: Notify
-) -> Iterator[list[EngineImage]]:
+def base_images(engine: Engine | None, bases: Sequence[Base], store: Store) -> Iterator[list[EngineImage]]:
     """These bases under their names in the bundle, for as long as the block runs. Raises as `locked_base`."""
     found: list[EngineImage] = []
     with contextlib.ExitStack() as stack:
         for base in bases if engine else ():
             assert engine
             name = carried_name(base.digest or "")
-            present = locked_base(engine, base, store, notify)
+            present = locked_base(engine, base, store)
             if (engine.image(name) or {}).get("Id") != present.image_id:  # anyone can give another image this name
                 engine.tag(present.image_id, *name.split(":"))
                 stack.callback(engine.remove_image, name)
@@ -70,7 +68,7 @@ def base_images(
 
 
 def add_inputs(
-    tar: ResumableTar, names: Sequence[str], folder: Path, store: Store, notify: Notify, progress: ByteProgress
+    tar: ResumableTar, names: Sequence[str], folder: Path, store: Store, progress: ByteProgress
 ) -> BundledInputs:
     """Add the files and commits that the locks name; `folder` must have space for them.
 
@@ -84,7 +82,7 @@ def add_inputs(
         inputs = BundledInputs(
             targets=tuple(sorted({f"{lock.recipe}:{variant}" for lock in locks for variant in lock.variants})),
             recipes=tuple({lock.recipe: _texts(recipe, lock) for recipe, lock in chosen}.values()),
-            files=_files(named.inputs.values(), store, notify),
+            files=_files(named.inputs.values(), store),
             packs=tuple(packs),
             bases=tuple(base.digest or "" for base in registry_bases(names)),
         )
@@ -102,7 +100,7 @@ def _texts(recipe: Path, lock: Lock) -> RecipeText:
     return RecipeText(name=lock.recipe, recipe=recipe_text(recipe), lock=lock_text(lock_path(recipe)))
 
 
-def _files(inputs: Iterable[LockedInput], store: Store, notify: Notify) -> tuple[Sized, ...]:
+def _files(inputs: Iterable[LockedInput], store: Store) -> tuple[Sized, ...]:
     found: dict[str, Sized] = {}
     for file in inputs:
         if sha256 := file.stored(store):

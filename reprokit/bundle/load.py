@@ -12,7 +12,7 @@ from reprokit.bundle import signature
 from reprokit.bundle.model import METADATA, SIGNATURE
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.verify import VerifiedBundle, verify
-from reprokit.display import ByteProgress, Notify
+from reprokit.display import ByteProgress, notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.formatting import counted
@@ -59,7 +59,7 @@ def signer(bundle: Bundle, allowed: Path | None) -> str:
     return signature.verify(text, bundle.signed[SIGNATURE], allowed)
 
 
-def check_origin(bundle: Bundle, allowed: Path | None, trusted: bool, notify: Notify) -> None:
+def check_origin(bundle: Bundle, allowed: Path | None, trusted: bool) -> None:
     """Check the signature and the names, and report the signer. Raises as `signer` and `check_names`."""
     trusted = trusted or allowed is not None
     if signature := signer(bundle, allowed):
@@ -93,7 +93,6 @@ def check_names(bundle: Bundle, trusted: bool) -> None:
 def load(
     files: Sequence[VerifiedBundle],
     engine: Engine,
-    notify: Notify,
     shown: Callable[[str], Shown],
     force: bool = False,
     replace: bool = False,
@@ -111,8 +110,8 @@ def load(
     gpus = engine.host.gpus()
     for described in (each for file in files for each in file.bundle.metadata.images):
         needs = ImageNeeds(described.pins, described.min_driver, described.compute_capabilities)
-        require_image(described.name, needs, gpus, force, notify)
-    target = _Target(engine, trusted_by, notify, shown)
+        require_image(described.name, needs, gpus, force)
+    target = _Target(engine, trusted_by, shown)
     images = [(file, image) for file in files for image in file.bundle.images]
     _need_layers(images, target.store)
     target.store.require_space(_space(images, target.store))
@@ -129,12 +128,7 @@ def load(
     return target.loaded
 
 
-def load_bases(
-    file: VerifiedBundle,
-    connect: Callable[[], Engine],
-    notify: Notify,
-    shown: Callable[[str], Shown],
-) -> int:
+def load_bases(file: VerifiedBundle, connect: Callable[[], Engine], shown: Callable[[str], Shown]) -> int:
     """Load only the base images of the inputs, and trust them; returns the number of new ones.
 
     For the caller to `check_origin` first. A base that builds here already use is kept. Without an engine all are
@@ -148,7 +142,7 @@ def load_bases(
     except EngineError as error:
         notify(f"{len(names)} base images are not loaded: {error.message}; repeat the import where an engine runs")
         return 0
-    target = _Target(engine, "store import", notify, shown)
+    target = _Target(engine, "store import", shown)
     for image in (each for each in file.bundle.images if each.name in names):
         if not target.has(file, image) and carried(engine, names[image.name]):
             notify(
@@ -169,8 +163,8 @@ def _bases(bundle: Bundle) -> dict[str, str]:
 class _Target:
     """The engine; `known` maps names to image IDs that are loaded or confirmed by the user."""
 
-    def __init__(self, engine: Engine, trusted_by: str, notify: Notify, shown: Callable[[str], Shown]) -> None:
-        self._engine, self._trusted_by, self._say, self._shown = engine, trusted_by, notify, shown
+    def __init__(self, engine: Engine, trusted_by: str, shown: Callable[[str], Shown]) -> None:
+        self._engine, self._trusted_by, self._shown = engine, trusted_by, shown
         self.store, self.loaded = ImageStore.of(engine), Loaded()
         self.known: dict[str, set[str]] = {}
 
@@ -199,7 +193,7 @@ class _Target:
             return
         if before:
             consent.require(f"there is another image called {image.name} by now", "--replace", before["Id"] in known)
-            self._say(f"{image.name} moved; it pointed to {before['Id']}")
+            notify(f"{image.name} moved; it pointed to {before['Id']}")
         repository, _, tag = image.name.rpartition(":")
         self._engine.tag(loader.id, repository, tag)
         known.add(loader.id)

@@ -10,7 +10,6 @@ import stat
 from pathlib import Path
 from typing import IO
 
-from reprokit.display import Notify
 from reprokit.filelocks import acquire
 
 # O_NONBLOCK: opening a planted pipe would block.
@@ -22,7 +21,7 @@ def partial_of(target: Path) -> Path:
     return target.with_name(f".{target.name}.partial")
 
 
-def claimed(partial: Path, notify: Notify) -> IO[bytes]:
+def claimed(partial: Path) -> IO[bytes]:
     """Open and lock the partial file, which a killed process may have begun.
 
     Raises OSError, also where it is a link, which could lead to any file of the user's.
@@ -34,7 +33,7 @@ def claimed(partial: Path, notify: Notify) -> IO[bytes]:
             file.close()
             raise OSError(errno.EEXIST, "not a regular file with one name", str(partial))
         # Perhaps a child of a killed process holds it, that has not died yet.
-        acquire(file, fcntl.LOCK_EX, "another export writes this file; waiting for it to end", notify)
+        acquire(file, fcntl.LOCK_EX, "another export writes this file; waiting for it to end")
         with contextlib.suppress(FileNotFoundError):
             if partial.lstat().st_ino == found.st_ino:
                 return file

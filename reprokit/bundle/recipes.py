@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from reprokit import paths
 from reprokit.bundle.model import BesideFile, Metadata, RecipeText
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
 from reprokit.image.context import files_beside
@@ -47,7 +47,7 @@ def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
     return list(found.values())
 
 
-def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str], notify: Notify) -> tuple[BesideFile, ...]:
+def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str]) -> tuple[BesideFile, ...]:
     """The files beside the recipes of images with these labels, and of `inputs` (`NAME[:VARIANT]`).
 
     Of an image they may be missing, with a notice. Raises UsageError as `collected`, or where they are too large.

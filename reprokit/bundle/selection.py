@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from reprokit.bundle.model import ImageMetadata
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.labels import ImageLabels, image_name
@@ -57,10 +57,10 @@ def services_left_out(labels: Iterable[str], images: Iterable[str], store: bool)
     return lines
 
 
-def describe(image: Image, labels: Mapping[str, str], notify: Notify) -> ImageMetadata:
+def describe(image: Image, labels: Mapping[str, str]) -> ImageMetadata:
     """The image in `reprokit.json`: what its labels say, with the recipe and the lock where they are here."""
     found = ImageLabels.read(labels)
-    recipe_text, lock_text = _texts(found.recipe, found.variant, found.lock, notify) if found.recipe else ("", "")
+    recipe_text, lock_text = _texts(found.recipe, found.variant, found.lock) if found.recipe else ("", "")
     return ImageMetadata(
         name=image.name,
         id=image.id,
@@ -77,7 +77,7 @@ def describe(image: Image, labels: Mapping[str, str], notify: Notify) -> ImageMe
     )
 
 
-def _texts(recipe: str, variant: str, locked: str, notify: Notify) -> tuple[str, str]:
+def _texts(recipe: str, variant: str, locked: str) -> tuple[str, str]:
     """The recipe and its lock. A lock that has changed since the build is excluded."""
     path = recipe_files().get(recipe)
     if path is None:

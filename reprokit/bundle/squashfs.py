@@ -26,7 +26,7 @@ from reprokit.bundle.model import Metadata
 from reprokit.bundle.partial_file import partial_of
 from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.write import ExportJob, claim
-from reprokit.display import ByteProgress, Notify
+from reprokit.display import ByteProgress, notify
 from reprokit.engine import LABEL, Engine
 from reprokit.errors import EngineError
 from reprokit.host.disk import unwritable
@@ -50,7 +50,7 @@ def write(job: ExportJob) -> Metadata:
     image = job.changed.finish(Image(one.name, json.dumps({"config": described}).encode(), ()))
     config = json.loads(image.config)["config"]
     partial = partial_of(job.target)
-    with claim(job.target, job.notify) as file:
+    with claim(job.target) as file:
         try:
             space = SpaceEstimate(one.size, job.target.parent)
             space.check()
@@ -66,7 +66,7 @@ def write(job: ExportJob) -> Metadata:
                 empty = contextlib.nullcontext((0, iter(())))
                 files = filter_layer(files, _EXCLUDED, lambda path: empty, FilterReport())
                 # enroot's files come first: of two entries sqfstar takes the first, also if the image has a link there.
-                files = itertools.chain(_entries(config, job.notify), files)
+                files = itertools.chain(_entries(config), files)
                 _squash(files, file, job.target)
             partial.replace(job.target)
         except BaseException as error:
@@ -101,14 +101,14 @@ def _counted(blocks: Iterator[bytes], total: int, progress: ByteProgress) -> Ite
         progress(done, max(done, total))
 
 
-def _entries(config: Mapping[str, Any], notify: Notify) -> Iterator[bytes]:
-    for path, content in enroot_files(config, notify):
+def _entries(config: Mapping[str, Any]) -> Iterator[bytes]:
+    for path, content in enroot_files(config):
         info = tarfile.TarInfo(path.lstrip("/"))
         info.size, info.mode = len(content), 0o755 if path == "/etc/rc" else 0o644
         yield info.tobuf(tarfile.PAX_FORMAT) + content + padding(len(content))
 
 
-def enroot_files(config: Mapping[str, Any], notify: Notify) -> Iterator[tuple[str, bytes]]:
+def enroot_files(config: Mapping[str, Any]) -> Iterator[tuple[str, bytes]]:
     """Path and content of the files that enroot reads."""
     env = config.get("Env") or []
     lines = [entry for entry in env if "\n" not in entry]

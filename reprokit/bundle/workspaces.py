@@ -25,7 +25,7 @@ from reprokit.bundle.read import Bundle
 from reprokit.bundle.recipes import home
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.bundle.verify import Reader, blocks
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
 from reprokit.host import workspace
@@ -68,7 +68,7 @@ def add_workspace(tar: ResumableTar, recipe: str) -> Part:
 
 
 @contextlib.contextmanager
-def workspaces(bundle: Bundle, yes: bool, notify: Notify) -> Iterator[Callable[[], list[str]]]:
+def workspaces(bundle: Bundle, yes: bool) -> Iterator[Callable[[], list[str]]]:
     """Unpack the workspaces; calling the result moves them to their places and returns lines on it.
 
     Raises UsageError where one is not a tar of regular files, folders and links, or where they are large and not `yes`.
@@ -89,7 +89,7 @@ def workspaces(bundle: Bundle, yes: bool, notify: Notify) -> Iterator[Callable[[
             place.parent.mkdir(parents=True, exist_ok=True)
             folder = Path(tempfile.mkdtemp(prefix=f".{part.name}.", dir=place.parent))
             stack.callback(shutil.rmtree, folder, ignore_errors=True)
-            _unpack(bundle, part, folder, total, notify)
+            _unpack(bundle, part, folder, total)
             folder.chmod(0o755)
             staged[place] = folder
 
@@ -167,7 +167,7 @@ def _members(bundle: Bundle, part: Part, total: _Total) -> Iterator[tuple[Stream
         refuse(f"{part.path} is not a tar of a workspace: {error}", bundle.where)
 
 
-def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, notify: Notify) -> None:
+def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total) -> None:
     folders: set[PurePosixPath] = {PurePosixPath()}
     links: dict[str, str] = {}
     try:
@@ -191,7 +191,7 @@ def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, notify: Noti
                     _write(stream, member, folder, str(name))
                 else:
                     refuse(f"{what} is not a file, folder or link", bundle.where)
-            _link(folder, links, part, notify)
+            _link(folder, links, part)
     except _TooMuch:
         refuse(f"{part.path} was changed since it was verified", bundle.where)
     except (FileExistsError, UnicodeEncodeError) as error:
@@ -202,7 +202,7 @@ def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total, notify: Noti
         refuse(f"{part.path} has a name that is too long", bundle.where)
 
 
-def _link(folder: Folder, links: Mapping[str, str], part: Part, notify: Notify) -> None:
+def _link(folder: Folder, links: Mapping[str, str], part: Part) -> None:
     excluded = [name for name in links if not _stays(name, links)]
     for name in excluded[:_SHOWN_LINKS]:
         notify(f"{part.name}: the link {name!r} leads out of the workspace ({links[name]!r}) and is excluded")

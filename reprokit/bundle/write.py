@@ -18,7 +18,7 @@ from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.bundle.selection import describe
 from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.workspaces import add_workspace, workspace_of
-from reprokit.display import ByteProgress, Notify
+from reprokit.display import ByteProgress, notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
@@ -57,7 +57,6 @@ class ExportJob:
     key: Path | None = None
     store: Store = field(default_factory=Store)
     changed: Changed = Changed()
-    notify: Notify = lambda line: None
     progress: ByteProgress = lambda done, total: None
 
     def read(self, sink: BlobSink, packing: Compress = compress) -> list[Image]:
@@ -80,7 +79,7 @@ class ExportJob:
         return Metadata(
             reprokit=__version__,
             created=datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"),
-            images=tuple(describe(image, each.labels, self.notify) for image, each in described),
+            images=tuple(describe(image, each.labels) for image, each in described),
             unpacked=sum({layer.diff_id: layer.size for image in images for layer in image.layers}.values()),
             absent=tuple(sorted({layer.diff_id for image in images for layer in image.layers if layer.blob is None})),
         )
@@ -92,7 +91,7 @@ def write(job: ExportJob) -> Metadata:
     Equal inputs without images give equal bytes. Raises UsageError, EngineError, and SourceError where there is no
     space.
     """
-    target, store, notify = job.target, job.store, job.notify
+    target, store = job.target, job.store
     # Report a missing extra, or a key that cannot sign, before the engine works for minutes.
     if job.key:
         signature.sign(b"", job.key)
@@ -101,18 +100,18 @@ def write(job: ExportJob) -> Metadata:
     if job.inputs:
         inputs.require_inputs(job.inputs, store)
     bases = inputs.registry_bases(job.inputs)
-    beside = recipes.beside([each.labels for each in job.images], job.inputs, notify)
+    beside = recipes.beside([each.labels for each in job.images], job.inputs)
     with contextlib.ExitStack() as stack:
         if job.inputs:
-            stack.enter_context(store.in_use(notify))
+            stack.enter_context(store.in_use())
         complete = replace(
-            job, images=[*job.images, *stack.enter_context(inputs.base_images(job.engine, bases, store, notify))]
+            job, images=[*job.images, *stack.enter_context(inputs.base_images(job.engine, bases, store))]
         )
         expected = {layer for each in complete.images for layer in each.layers} - job.without
-        tar = stack.enter_context(becoming(target, notify, expected))
+        tar = stack.enter_context(becoming(target, expected))
         found = complete.read(tar)
         parts = sorted({add_workspace(tar, recipe) for recipe in job.workspaces}, key=lambda part: part.path)
-        carried = inputs.add_inputs(tar, job.inputs, target.parent, store, notify, job.progress) if job.inputs else None
+        carried = inputs.add_inputs(tar, job.inputs, target.parent, store, job.progress) if job.inputs else None
         metadata = complete.metadata(found)
         boms = dict(filter(None, map(sbom.part_of, metadata.images)))
         metadata = metadata.model_copy(update={"parts": (*parts, *boms), "inputs": carried, "beside": beside})
@@ -136,13 +135,13 @@ def require_all(images: Sequence[Image], entries: Mapping[str, int]) -> None:
 
 
 @contextlib.contextmanager
-def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset()) -> Iterator[ResumableTar]:
+def becoming(target: Path, expected: Collection[str] = frozenset()) -> Iterator[ResumableTar]:
     """A tar that is renamed to the target when the block ends.
 
     After a kill, an interrupt or the engine's end the finished layers of `expected` stay beside the target.
     """
     partial = partial_of(target)
-    with claim(target, notify) as file:
+    with claim(target) as file:
         kept = False
         try:
             if expected and partial.stat().st_size:
@@ -167,7 +166,7 @@ def becoming(target: Path, notify: Notify, expected: Collection[str] = frozenset
                 partial.unlink(missing_ok=True)
 
 
-def claim(target: Path, notify: Notify) -> IO[bytes]:
+def claim(target: Path) -> IO[bytes]:
     """The partial file of a target, for this process alone. Raises UsageError, EngineError as `unwritable`.
 
     A device or a pipe is refused: the rename would replace it.
@@ -176,7 +175,7 @@ def claim(target: Path, notify: Notify) -> IO[bytes]:
         if target.exists() and not target.is_file():
             what = "a folder" if target.is_dir() else "no regular file"
             raise UsageError(f"the target is {what}", str(target), "name a file, such as x.rkit")
-        return claimed(partial_of(target), notify)
+        return claimed(partial_of(target))
     except OSError as error:
         raise unwritable(error, "the file", target) from None
 

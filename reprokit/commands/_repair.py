@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reprokit.commands._shown import notify
+from reprokit.display import notify
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.formatting import counted
 from reprokit.untrusted.text import echo
@@ -82,7 +82,7 @@ def attempt(engine: Engine, name: str) -> list[Failure]:
 
     target, step = find.target(name), "check"
     try:
-        errors_of(target, False, notify)
+        errors_of(target, False)
         step = "lock"
         with explained():
             _lock(engine, target)
@@ -108,8 +108,8 @@ def _lock(engine: Engine, target: Target) -> None:
     old = whole.variants.get(target.variant_name)
     mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
     # Every version is exact by now, and some are younger than the day on purpose.
-    found = lock_variant(engine, target, store, mirrors, old, update_of([], target, old), notify)
-    errors_of(target, False, notify, found)
+    found = lock_variant(engine, target, store, mirrors, old, update_of([], target, old))
+    errors_of(target, False, found)
     write(lock_path(target.path), whole.model_copy(update={"variants": {target.variant_name: found}}))
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from reprokit.display import ClockDisplay
-from reprokit.untrusted.text import console, echo
+from reprokit.display import ClockDisplay, notify
+from reprokit.untrusted.text import console
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from reprokit.supply.store import Store
 
 _LINE_EVERY_S = 5.0
-
-
-def notify(*lines: str) -> None:
-    for line in lines:
-        echo(line, err=True)
 
 
 @contextmanager
@@ -68,7 +63,7 @@ def fetched(inputs: Sequence[LockedInput]) -> Store:
 
     store = Store()
     with FetchDisplay(sys.stderr) as shown:
-        Supplier(store, Mirrors(store), shown.notify, shown.on_progress).files(list(inputs))
+        Supplier(store, Mirrors(store), shown.on_progress).files(list(inputs))
     return store
 
 
@@ -88,7 +83,7 @@ def built(engine: Engine, target: Target) -> BuildResult:
 
     present = engine.image(image_name(target)) or {}
     force = trust.known(present.get("Id", "")) and ImageLabels.read(labels_of(present)).forced
-    forced = errors_of(target, force, notify)
+    forced = errors_of(target, force)
     with BuildDisplay(sys.stderr) as shown:
         image = build(engine, target, BuildOptions(forced=forced, unverified=True), shown.progress, shown.traffic)
     if notice := trust.notice(image.image_id, target.label):

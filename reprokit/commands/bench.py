@@ -20,7 +20,8 @@ from reprokit.bench.parameters import check_names, parameter
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, assignments, with_parameters
 from reprokit.bench.run import benchmarks as chosen_benchmarks
 from reprokit.commands import _options as options
-from reprokit.commands._shown import built, notify, sent, status
+from reprokit.commands._shown import built, sent, status
+from reprokit.display import notify
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import Absent, EngineError, ReprokitError, WorkFailed
 from reprokit.formatting import counted
@@ -103,10 +104,10 @@ def bench(
     variables = options.variables_of(env_file)
     with (
         options.engine_on(on) as there,
-        machine_lock(gpus, there.host, notify),
+        machine_lock(gpus, there.host),
         opened_bench(there, target, gpus, chosen, stale, variables) as (engine, container, found),
     ):
-        folder = extension.send(engine, container, found.execute, extension.sources(notify)) if with_extension else ""
+        folder = extension.send(engine, container, found.execute, extension.sources()) if with_extension else ""
         for title, benchmark, combination in jobs:
             outcome.run(found, title, benchmark, folder, combination)
     if not (outcome.records or outcome.failed):
@@ -249,7 +250,7 @@ def opened_bench(
     image, is_stale = _image(engine, target, stale)
     for service in () if stale else find.service_targets(target).values():
         _refuse_stale(engine, service)
-    container = own_container(engine, target, purpose or bench_name(requested), requested, notify)
+    container = own_container(engine, target, purpose or bench_name(requested), requested)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
         put = partial(_absent, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))

@@ -50,7 +50,6 @@ def build(
     """Build the image of a recipe."""
     import os
 
-    from reprokit.commands._shown import notify
     from reprokit.compat.model import KnownHost
     from reprokit.container.gpu import ladder, no_gpu_error, parse_gpus, refused
     from reprokit.engine import Engine
@@ -66,7 +65,7 @@ def build(
     from reprokit.recipe.find import target as find_target
 
     target, secrets = find_target(name), parse_secrets(secret, os.environ)
-    forced = errors_of(target, force, notify)
+    forced = errors_of(target, force)
     engine = Engine.connect()
     request = parse_gpus(gpus)
     devices = ladder(request, engine.host.cdi_devices(engine.info()))[0].requests
@@ -74,7 +73,7 @@ def build(
     # An image that is built already needs no more disk space.
     free = None if built else engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
     host = KnownHost(engine.host.memory_bytes(), free)
-    forced += host_errors_of(target, host, force, notify, "or build anyway with --force")
+    forced += host_errors_of(target, host, force, "or build anyway with --force")
     with BuildDisplay(sys.stderr) as shown:
         chosen = BuildOptions(
             no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded

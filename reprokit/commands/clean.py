@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify
+from reprokit.display import notify
 from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
@@ -54,7 +54,7 @@ def clean(
         table(("kind", "name", "size", "why"), [(e.kind, e.name, size(e.size), e.why) for e in found])
     if found and not dry_run:
         consent.require(f"{len(found)} leftovers are removed for good, {size(total)}", "--yes", yes)
-        with Store().alone(notify):
+        with Store().alone():
             # Meanwhile a build may have finished, or a container started.
             shown = {(each.kind, each.id) for each in found}
             gone = [each for each in _leftovers(engine) if (each.kind, each.id) in shown and each.remove()]

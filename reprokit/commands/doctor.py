@@ -51,7 +51,7 @@ def doctor(
     It ends within 10 seconds, whatever hangs. Exit code 1 where a finding is an error, 4 where the node is down.
     """
     from reprokit import consent
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.errors import UsageError
     from reprokit.recipe import find
 
@@ -140,7 +140,7 @@ def _print(found: Sequence[Finding], on: str | None) -> None:
 
 def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
     from reprokit import config
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.doctor.bounded import NoAnswer
     from reprokit.doctor.report import report, scrubber
     from reprokit.errors import ReprokitError

@@ -22,10 +22,10 @@ def exec(
     Unlike `run` it neither creates nor starts one, but as `run` it recreates one whose image was rebuilt. The exit code
     is the command's.
     """
-    from reprokit.commands._shown import notify
     from reprokit.container import names
     from reprokit.container.lifecycle import renewed, staleness
     from reprokit.container.session import in_container
+    from reprokit.display import notify
     from reprokit.errors import UsageError
 
     requested = options.container_command(command, env, env_file, user, tty)
@@ -36,7 +36,7 @@ def exec(
             raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` {does}")
         target = names.target_of(found)
         if target and not stale:
-            renewed(engine, target, found.name, notify)
+            renewed(engine, target, found.name)
         if target and (older := staleness(engine, target, engine.container(found.name))):
             notify(older.line)
-        raise typer.Exit(in_container(engine, found.name, requested, notify))
+        raise typer.Exit(in_container(engine, found.name, requested))

@@ -9,7 +9,8 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify, progress
+from reprokit.commands._shown import progress
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import dump, echo
 
@@ -101,7 +102,7 @@ def export(
     )
     request.check(out)
     with progress(f"writing {out.name}") as report:
-        written, files = run(Engine.connect(), request, out, layers_on, notify, report)
+        written, files = run(Engine.connect(), request, out, layers_on, report)
     count = sum(file.stat().st_size for file in (out, *out.rglob("*")) if file.is_file())
     if as_json:
         dump(_json(out, count, written, files))
@@ -121,8 +122,8 @@ def _tool_file(chosen: list[str], names: list[str], out: Path | None, as_json: b
     if len(chosen) > 1 or len(names) != 1:
         raise UsageError("name one recipe and one tool", hint=f"reprokit export NAME --{chosen[0]}")
     target = find.target(names[0])
-    job = ToolJob(target, workspace.prepare(target, notify), f"{os.getuid()}:{os.getgid()}")
-    path, line = write(TOOLS[chosen[0]], job, out, notify)
+    job = ToolJob(target, workspace.prepare(target), f"{os.getuid()}:{os.getgid()}")
+    path, line = write(TOOLS[chosen[0]], job, out)
     if services := target.variant.services:
         notify(f"without the recipe's services, which {chosen[0]} does not start: {', '.join(services)}")
     if as_json:

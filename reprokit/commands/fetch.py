@@ -28,7 +28,7 @@ def fetch(
     as_json: options.Json = False,
 ) -> None:
     """Download everything that locks name into the store, and the base images onto the engine."""
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.engine import Engine
     from reprokit.errors import EngineError
     from reprokit.formatting import size
@@ -59,7 +59,7 @@ def fetch(
         taken = import_files(source, inputs, store)
         notify(f"{taken} files copied from {source}")
     with FetchDisplay(sys.stderr) as shown:
-        supplier = Supplier(store, mirrors, shown.notify, shown.on_progress)
+        supplier = Supplier(store, mirrors, shown.on_progress)
         found = supplier.files(inputs)
         commits = sum(supplier.commits(lock) for lock in locks)
         if engine:

@@ -9,7 +9,8 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify, progress
+from reprokit.commands._shown import progress
+from reprokit.display import notify
 from reprokit.untrusted.text import dump, echo
 
 
@@ -43,18 +44,18 @@ def load(
         found = checked(files, stack, lambda path: progress(f"checking {path.name}"))
         bundles = [each.bundle for each in found]
         for bundle in bundles:
-            check_origin(bundle, signed_by, trust, notify)
+            check_origin(bundle, signed_by, trust)
         texts = [recipes.of_images(bundle.metadata, bundle.where) for bundle in bundles]
-        folders = [stack.enter_context(workspaces.workspaces(bundle, yes, notify)) for bundle in bundles]
+        folders = [stack.enter_context(workspaces.workspaces(bundle, yes)) for bundle in bundles]
         trusted_by = "load --signed-by" if signed_by else "load --trust" if trust else ""
         loaded = load_images(
-            found, Engine.connect(), notify, lambda name: progress(f"loading {name}"), force, replace, trusted_by
+            found, Engine.connect(), lambda name: progress(f"loading {name}"), force, replace, trusted_by
         )
         for text, put in zip(texts, folders, strict=True):
             notify(*recipes.put_unknown(text), *put())
         for each in found:
             if inputs := each.bundle.metadata.inputs:
-                with (store := Store()).in_use(notify):
+                with (store := Store()).in_use():
                     new = import_inputs(each, inputs, store)
                 targets = ", ".join(inputs.targets)
                 notify(f"inputs of {targets}: {new.files} new files, {new.repositories} new repositories")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from reprokit.commands import _options as options
+from reprokit.display import notify
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.display import Notify
     from reprokit.recipe.find import Target
     from reprokit.supply.lock.model import VariantLock
     from reprokit.supply.mirrors.places import Mirrors
@@ -50,8 +50,8 @@ def lock(
     if check:
         _check(targets, bool(names), as_json)
         return
-    with explained(targets[0] if len(targets) == 1 else None), StepDisplay(sys.stderr) as shown:
-        _lock(targets, update or [], data, as_of, force, as_json, shown.notify)
+    with explained(targets[0] if len(targets) == 1 else None), StepDisplay(sys.stderr):
+        _lock(targets, update or [], data, as_of, force, as_json)
 
 
 def _check(targets: list[Target], named: bool, as_json: bool) -> None:
@@ -81,9 +81,7 @@ def _check(targets: list[Target], named: bool, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _lock(
-    targets: list[Target], update: list[str], data: bool, as_of: str, force: bool, as_json: bool, notify: Notify
-) -> None:
+def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, force: bool, as_json: bool) -> None:
     """Lock each variant and write it at once, even if others fail."""
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
@@ -107,17 +105,17 @@ def _lock(
         path = lock_path(target.path)
         try:
             check_writable(path)
-            time = _time_of(as_of, target, mirrors, notify) if as_of else ""
-            found = lock_variant(engine, target, store, mirrors, old, freed, notify, time)
-            errors_of(target, force, notify, found)
-            files = data_of(target.recipe, whole.data, data, mirrors, notify)
+            time = _time_of(as_of, target, mirrors) if as_of else ""
+            found = lock_variant(engine, target, store, mirrors, old, freed, time)
+            errors_of(target, force, found)
+            files = data_of(target.recipe, whole.data, data, mirrors)
         except ReprokitError as error:
             if len(targets) == 1:
                 raise
             notify(f"{target.label}: {error.message}")
             failed.append((target, error))
             continue
-        with changing(path, notify):
+        with changing(path):
             now = recipe_lock(target)  # meanwhile another process may have locked another variant
             variants = {**now.variants, target.variant_name: found}
             order = {name: variants[name] for name in target.recipe.variants if name in variants}
@@ -140,7 +138,7 @@ def _lock(
             raise first
 
 
-def _time_of(as_of: str, target: Target, mirrors: Mirrors, notify: Notify) -> str:
+def _time_of(as_of: str, target: Target, mirrors: Mirrors) -> str:
     """The time of `--as-of`; `commit` is that of the variant's first source. Raises UsageError, SourceError."""
     from reprokit.importing.asof import moment_of
     from reprokit.importing.tree import commit_date
@@ -152,7 +150,7 @@ def _time_of(as_of: str, target: Target, mirrors: Mirrors, notify: Notify) -> st
     if as_of == "commit" and target.variant.sources:
         source = target.variant.sources[0]
         commit = Commit(source.git, source.commit)
-        ensure([commit], mirrors, notify)
+        ensure([commit], mirrors)
         date = commit_date(folder_of(commit, mirrors.store), source.commit)
     moment = moment_of(as_of, date, target.label)
     if moment.time:

@@ -64,7 +64,6 @@ def new(
 
 def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedRecipe, WheelChanges]:
     """The recipe of a repository, with a summary of what was decided, and what finds versions for its repair."""
-    from reprokit.commands._shown import notify
     from reprokit.compat.facts import bundled
     from reprokit.importing.asof import moment_of
     from reprokit.importing.recipe_of import recipe_of
@@ -74,9 +73,9 @@ def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedR
     from reprokit.supply.store import Store
 
     mirrors = Mirrors(Store())
-    tree = opened(source, commit, mirrors, notify)
+    tree = opened(source, commit, mirrors)
     moment = moment_of(as_of, tree.date, source)
-    found = recipe_of(name, tree, moment, mirrors, bundled(), notify)
+    found = recipe_of(name, tree, moment, mirrors, bundled())
     if not as_of and not tree.date:
         echo(f"  question: the commit's date is not known, so versions are those of {moment.day}; --as-of sets a date")
     decision, versions = found.decision, found.versions
@@ -89,4 +88,4 @@ def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedR
     for line in found.fitted:
         echo(f"  to pass check: {line}")
     echo(f"{len(versions.pins)} wheels and {len(versions.sdists)} sdists as of {decision.day}")
-    return found, WheelChanges(moment.time, versions.later, mirrors, bundled(), notify)
+    return found, WheelChanges(moment.time, versions.later, mirrors, bundled())

@@ -30,7 +30,6 @@ def notebook(
     container is stopped, so that the port is free, unless other commands run in it. If the image has no Jupyter, it is
     installed into the container, after the image's own packages on Python's path.
     """
-    from reprokit.commands._shown import notify
     from reprokit.container.notebook import INSIDE, serve
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
@@ -44,4 +43,4 @@ def notebook(
     mounts = options.mounts(volume)
     chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network, stale=stale)
 
-    raise typer.Exit(serve(Engine.connect(), target(name), chosen, notify, echo))
+    raise typer.Exit(serve(Engine.connect(), target(name), chosen, echo))

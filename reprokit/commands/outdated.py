@@ -24,7 +24,6 @@ def outdated(
 
     Exit 1 if one is gone, withdrawn or changed; newer versions are no failure. Exit 4 if one could not be checked.
     """
-    from reprokit.commands._shown import notify
     from reprokit.engine import Engine
     from reprokit.errors import SourceError
     from reprokit.image.lock.outdated import outdated as find_moved
@@ -40,7 +39,7 @@ def outdated(
     errors = []
     for target, lock in zip(targets, locks, strict=True):
         mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-        moved[target.label], failed = find_moved(engine, target, lock, store, mirrors, notify)
+        moved[target.label], failed = find_moved(engine, target, lock, store, mirrors)
         errors += failed
     if json:
         dump({label: [asdict(m) for m in found] for label, found in moved.items()})

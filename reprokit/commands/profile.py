@@ -56,7 +56,6 @@ def profile(
     The command runs in a container of its own, which is removed at the end: only the workspace and the reports stay.
     A profiler slows a program down, so nothing is recorded. The exit code is the command's.
     """
-    from reprokit.commands._shown import notify
     from reprokit.profiling.run import profile as run_profile
     from reprokit.recipe.find import target
 
@@ -69,11 +68,11 @@ def profile(
     def run(engine: Engine, container: str, wrapped: Command) -> int:
         from reprokit.container.session import in_container
 
-        return _beside(engine, container, wrapped) if as_json else in_container(engine, container, wrapped, notify)
+        return _beside(engine, container, wrapped) if as_json else in_container(engine, container, wrapped)
 
     with options.engine_on(on) as engine, _opened(out, usual) as folder:
         try:
-            done = run_profile(engine, recipe, requested, chosen, tool, folder, run, notify)
+            done = run_profile(engine, recipe, requested, chosen, tool, folder, run)
         finally:
             _remove_empty(place, *([] if out else [place.parent]))
     if as_json:

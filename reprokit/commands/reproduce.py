@@ -13,7 +13,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify
+from reprokit.display import notify
 from reprokit.tables import show_tables
 from reprokit.untrusted.text import dump, echo
 

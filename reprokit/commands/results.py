@@ -71,7 +71,7 @@ def show(
     name: _Name = None, benchmarks: _Benchmarks = None, records: _Records = None, as_json: options.Json = False
 ) -> None:
     """Show medians, pooled where the conditions are the same, beside the paper's figures."""
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.tables import show_tables
 
     if as_json:
@@ -99,7 +99,7 @@ def compare(
 
     Exit code 1 where a case of both sets differs, 0 where none does.
     """
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.results import comparison
     from reprokit.results.index import read_groups
     from reprokit.results.selection import selection
@@ -142,7 +142,7 @@ def history(
     as_json: options.Json = False,
 ) -> None:
     """Show how a metric went from run to run, for each case and machine."""
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.recipe.spelling import nearest
     from reprokit.results.history import lines_of, table
     from reprokit.tables import show_tables

@@ -12,6 +12,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.formatting import counted
 from reprokit.untrusted.text import dump, echo
@@ -50,7 +51,6 @@ def roofline(
     loops of multiply-adds, of dot products, of reads and of copies run in the recipe's container. The plot also has
     the points of the variant's latest results on the same hardware, where they counted their work.
     """
-    from reprokit.commands._shown import notify
     from reprokit.compat.facts import bundled
     from reprokit.compat.peaks import known_peaks, peaks_of
     from reprokit.results.plots import check_suffix
@@ -111,7 +111,7 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     from reprokit.bench import extension
     from reprokit.bench.container import container_of_run, gpus_for, machine_lock
     from reprokit.bench.hardware import probe
-    from reprokit.commands._shown import notify, status
+    from reprokit.commands._shown import status
     from reprokit.container.execute import execute
     from reprokit.container.launch import built_image
     from reprokit.container.settings import RunOptions
@@ -122,9 +122,9 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     recipe = target(name)
     built_image(engine, recipe)  # a recipe that has not been built waits for no other benchmark
     run_options = RunOptions(gpus=gpus_for(engine, recipe, gpus))
-    running = container_of_run(engine, recipe, "roofline", run_options, notify)
+    running = container_of_run(engine, recipe, "roofline", run_options)
     # Not only on the GPUs: the processors are measured, too.
-    with machine_lock(None, engine.host, notify), running as container:
+    with machine_lock(None, engine.host), running as container:
         ask = partial(execute, engine, container, logged=False)
         hardware = probe(ask)
         if max(counts, default=0) > hardware.threads:
@@ -132,11 +132,11 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
             problem = f"--threads {max(counts)} is more than the container's {counted(hardware.threads, 'processor')}"
             raise UsageError(problem, hint=f"1 to {hardware.threads}")
         with status(f"{recipe.label}: measuring the processors"):
-            found = processors(engine, container, ask, counts or sorted({1, hardware.threads}), notify)
+            found = processors(engine, container, ask, counts or sorted({1, hardware.threads}))
         if hardware.has_gpu:
             try:
                 with status(f"{recipe.label}: measuring the GPU"):
-                    found += gpu(engine, container, ask, extension.sources(notify))
+                    found += gpu(engine, container, ask, extension.sources())
             except WorkFailed as error:
                 notify(f"the GPU was not measured: {error.message}")
         return found, hardware.cpu, hardware.gpu
@@ -145,7 +145,7 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
 def _points(name: str, hardware: Sequence[str]) -> list[RooflinePoint]:
     """Points of the variant's latest results, of one image, on this processor without a GPU, or on this GPU."""
     from reprokit.bench.parse import Measurement
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.recipe.find import target
     from reprokit.results import lines
     from reprokit.results.likeness import groups, latest_alike

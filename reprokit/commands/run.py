@@ -32,7 +32,6 @@ def run(
     ends it. Its files survive a stop, and /workspace is a folder of the host. The exit code is the command's. With --on
     all this happens on another machine, which needs Docker and the image, but no reprokit.
     """
-    from reprokit.commands._shown import notify
     from reprokit.compat.model import KnownHost
     from reprokit.container.session import in_recipe
     from reprokit.explain.last import explained
@@ -44,5 +43,5 @@ def run(
     recipe, requested = target(name), options.container_command(command, env, env_file, user, tty)
     with options.engine_on(on) as engine, explained(recipe):
         host = KnownHost(engine.host.memory_bytes(), None)
-        host_errors_of(recipe, host, False, notify, "`reprokit shell` opens the container anyway")
-        raise typer.Exit(in_recipe(engine, recipe, requested, chosen, notify))
+        host_errors_of(recipe, host, False, "`reprokit shell` opens the container anyway")
+        raise typer.Exit(in_recipe(engine, recipe, requested, chosen))

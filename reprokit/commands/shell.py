@@ -29,7 +29,6 @@ def shell(
     """
     from dataclasses import replace
 
-    from reprokit.commands._shown import notify
     from reprokit.container.session import in_failed_build, in_recipe
     from reprokit.recipe.find import target
 
@@ -41,5 +40,5 @@ def shell(
     command = replace(options.container_command(argv, env, env_file, user, tty=True), log_as=None)
     with options.engine_on(on) as engine:
         if failed:
-            raise typer.Exit(in_failed_build(engine, found, command, chosen, notify))
-        raise typer.Exit(in_recipe(engine, found, command, chosen, notify))
+            raise typer.Exit(in_failed_build(engine, found, command, chosen))
+        raise typer.Exit(in_recipe(engine, found, command, chosen))

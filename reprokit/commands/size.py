@@ -23,7 +23,7 @@ def size(
     json: options.Json = False,
 ) -> None:
     """Show what each block of images costs, what they share, and what removing one frees."""
-    from reprokit.commands._shown import notify
+    from reprokit.display import notify
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.image.labels import image_name

@@ -12,7 +12,8 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import built, notify, sent
+from reprokit.commands._shown import built, sent
+from reprokit.display import notify
 from reprokit.errors import ReprokitError
 from reprokit.host.disk import ENGINE_ROOT
 from reprokit.recipe import find
@@ -70,7 +71,7 @@ def _trials(engine: Engine, chosen: Sequence[Target] | None, names: Sequence[str
     from reprokit.smoke.run import Trial
 
     trial = Trial(
-        check=lambda target: errors_of(target, False, notify),
+        check=lambda target: errors_of(target, False),
         build=lambda target: sent(engine, target) if engine.host.name else built(engine, target),
         container=lambda target: fresh_container(engine, target),
         on_step=lambda target, name: notify(f"{target.label}: {name}"),
@@ -118,7 +119,7 @@ def fresh_container(engine: Engine, target: Target) -> Iterator[Execute]:
     from reprokit.container.settings import RunOptions
 
     options = RunOptions(gpus=gpus_for(engine, target, None))
-    with container_of_run(engine, target, "smoke", options, notify) as name:
+    with container_of_run(engine, target, "smoke", options) as name:
         yield partial(execute, engine, name)
 
 

@@ -9,8 +9,8 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify
 from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
+from reprokit.display import notify
 from reprokit.formatting import counted
 from reprokit.untrusted.text import dump, echo
 

@@ -10,7 +10,8 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify, progress
+from reprokit.commands._shown import progress
+from reprokit.display import notify
 from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def ls(
     from reprokit.supply.upkeep.names import everything, of_target
 
     inputs_store = Store()
-    with inputs_store.in_use(notify):
+    with inputs_store.in_use():
         rows = of_target(inputs_store, name) if name else everything(inputs_store)
     if as_json:
         from dataclasses import asdict
@@ -63,7 +64,7 @@ def verify(
     from reprokit.supply.upkeep import verify as upkeep
 
     inputs_store = supply_store.Store()
-    with (inputs_store.alone if repair else inputs_store.in_use)(notify), progress("verifying") as on_progress:
+    with (inputs_store.alone if repair else inputs_store.in_use)(), progress("verifying") as on_progress:
         found = upkeep.verify(inputs_store, on_progress)
         if repair:
             upkeep.repair(inputs_store, found.bad)
@@ -94,7 +95,7 @@ def gc(
     from reprokit.supply.upkeep import collect
 
     inputs_store = Store()
-    with inputs_store.alone(notify):
+    with inputs_store.alone():
         plan = collect.plan(inputs_store, everything)
         if not dry_run:
             collect.free(inputs_store, plan)
@@ -127,7 +128,7 @@ def export(
 
     engine = Engine.connect() if registry_bases(names) else None
     with progress(f"writing {out.name}") as report:
-        job = ExportJob(engine, [], out, inputs=names, notify=notify, progress=report)
+        job = ExportJob(engine, [], out, inputs=names, progress=report)
         inputs = write(job).inputs
     assert inputs
     count = 2 * len(inputs.recipes) + len(inputs.blobs) + len(inputs.bases)
@@ -170,10 +171,10 @@ def import_(
         inputs = bundle.bundle.metadata.inputs
         if inputs is None:
             raise UsageError("the bundle has no inputs", str(archive), f"load its images: `reprokit load {archive}`")
-        check_origin(bundle.bundle, signed_by, trust, notify)
-        with inputs_store.in_use(notify):
+        check_origin(bundle.bundle, signed_by, trust)
+        with inputs_store.in_use():
             found = import_inputs(bundle, inputs, inputs_store, recipes)
-        bases = load_bases(bundle, Engine.connect, notify, lambda name: progress(f"loading {name}"))
+        bases = load_bases(bundle, Engine.connect, lambda name: progress(f"loading {name}"))
     echo(
         f"{', '.join(inputs.targets)}: {found.files} new files, {found.repositories} new repositories, "
         f"{bases} new base images"

@@ -11,8 +11,7 @@ import typer
 
 from reprokit import completion, paths
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify
-from reprokit.display import ProgressDisplay
+from reprokit.display import ProgressDisplay, notify
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.formatting import clock, counted
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from reprokit.config.nodes import Node
-    from reprokit.display import Notify
     from reprokit.recipe.find import Target
     from reprokit.results.record import Record
     from reprokit.sweep.plan import Job, SweepPlan
@@ -72,7 +70,7 @@ def sweep(
             lines.check_writable(Path(_results(name)))
             lock = paths.state() / f"sweep-{name}-{mark(str(Path.cwd()))}.lock"
             waiting = f"another sweep of {name} is running in this folder: waiting for it"
-            locks.enter_context(file_lock(lock, waiting, notify))
+            locks.enter_context(file_lock(lock, waiting))
         plan = planning.plan(jobs, _known(jobs))
         shown = _plan_json(plan, nodes, runner)
         if not as_json:
@@ -105,25 +103,25 @@ def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node], image: str) -
 
     if not plan.jobs:
         return SweepResult()
-    with SweepDisplay(len(plan.jobs)) as shown, _runner(kind, nodes, image, shown.notify) as runner:
+    with SweepDisplay(len(plan.jobs)) as shown, _runner(kind, nodes, image) as runner:
         try:
-            return run(plan.jobs, runner, _record, shown.notify, shown.update)
+            return run(plan.jobs, runner, _record, shown.update)
         except KeyboardInterrupt:
-            shown.notify(f"interrupted: {counted(shown.result.recorded, 'job')} recorded; the same command continues")
+            notify(f"interrupted: {counted(shown.result.recorded, 'job')} recorded; the same command continues")
             raise
 
 
 @contextmanager
-def _runner(kind: str | None, nodes: Sequence[Node], image: str, notify: Notify) -> Iterator[Runner]:
+def _runner(kind: str | None, nodes: Sequence[Node], image: str) -> Iterator[Runner]:
     from reprokit.sweep import here, ray_cluster, slurm_array, ssh
 
     if kind == "ray":
         with ray_cluster.connected() as ray:
-            yield ray_cluster.runner(ray, notify, image)
+            yield ray_cluster.runner(ray, image)
     elif kind == "slurm":
-        yield slurm_array.SlurmRunner(notify)
+        yield slurm_array.SlurmRunner()
     else:
-        yield ssh.runner(nodes, notify) if nodes else here.runner(notify)
+        yield ssh.runner(nodes) if nodes else here.runner()
 
 
 def _nodes(names: Sequence[str], where: str) -> list[Node]:

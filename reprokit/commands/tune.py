@@ -18,9 +18,8 @@ from reprokit.bench import extension, tuning
 from reprokit.bench.container import machine_lock
 from reprokit.bench.tuning import Dtype, Mask, PlanSearch, SearchProgress, SearchReader
 from reprokit.commands import _options as options
-from reprokit.commands._shown import notify
 from reprokit.commands.bench import opened_bench
-from reprokit.display import ProgressDisplay
+from reprokit.display import ProgressDisplay, notify
 from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.formatting import clock
@@ -105,14 +104,14 @@ def tune(
         "batch": batch, "seq": seq, "mask": mask, "heads": heads, "head-size": head_size, "layers": layers,
         "window": window, "dtype": dtype, "device": device, "threads": threads,
     }  # fmt: skip
-    files = extension.sources(notify) | extension.sources(notify, tuning.RECIPE)
+    files = extension.sources() | extension.sources(tuning.RECIPE)
     # A search on a cluster has a container of its own: this machine may be a worker, too.
     purpose, gpus = ("search", "none") if runner == "ray" else ("", gpus)
-    search_lock = file_lock(paths.state() / "search.lock", "another search is running: waiting for it", notify)
+    search_lock = file_lock(paths.state() / "search.lock", "another search is running: waiting for it")
     with (
         _cluster(runner) as ray,
         options.engine_on(on) as there,
-        search_lock if purpose else machine_lock(gpus, there.host, notify),
+        search_lock if purpose else machine_lock(gpus, there.host),
         opened_bench(there, target, gpus, _RUNS, stale, {}, purpose) as (engine, container, found),
     ):
         folder = extension.send(engine, container, found.execute, files)
@@ -200,7 +199,7 @@ class _Searching:
             records = self.bench.measure("tune", self.search.benchmark(), self.folder, read)
         except ReprokitError:
             for line in tail.splitlines()[-_SHOWN_LINES:]:
-                self.shown.notify(f"  {line}")
+                notify(f"  {line}")
             raise
         new = self.search.new(records, self.known)
         self._record(new)
@@ -232,12 +231,12 @@ class _Searching:
                 raise WorkFailed("the container cannot store a measurement", self.search.journal)
 
         job = search_job(self.target, self.search, self.bench.origin.lock_hash, stale)
-        runner = ray_cluster.runner(ray, self.shown.notify, measure=by_tune)
-        cluster = ClusterSearch(self.search, job, runner, replay, keep, self.shown.notify, self.shown.measured)
+        runner = ray_cluster.runner(ray, measure=by_tune)
+        cluster = ClusterSearch(self.search, job, runner, replay, keep, self.shown.measured)
         try:
             machine = cluster.run()
         except KeyboardInterrupt:
-            self.shown.notify(f"interrupted: {len(new)} measurements are recorded; the same command continues")
+            notify(f"interrupted: {len(new)} measurements are recorded; the same command continues")
             raise
         alike = [record for record in (*self.known, *new) if of_search(record, self.search, job, machine)]
         return self._summary(reader), alike, new

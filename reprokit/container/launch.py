@@ -13,7 +13,7 @@ from reprokit.container.mounts import as_engine_paths, require_apart
 from reprokit.container.prepare import PROGRAM, prepare
 from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.user import Identity, identity
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
@@ -115,9 +115,7 @@ def create_body(
     return body
 
 
-def launch(
-    engine: Engine, start: Start, settings: ContainerSettings, gpu_optional: bool, notify: Notify
-) -> ContainerSettings:
+def launch(engine: Engine, start: Start, settings: ContainerSettings, gpu_optional: bool) -> ContainerSettings:
     """Create and start; returns the settings with the rung that provided the GPUs.
 
     With `gpu_optional` the container is started without GPUs where the engine provides none. Raises EngineError,
@@ -125,7 +123,7 @@ def launch(
     """
     if gpu_optional:
         try:
-            return launch(engine, start, settings, False, notify)
+            return launch(engine, start, settings, False)
         except GpuRefused as error:
             notify(f"{error.message}: continuing without a GPU, which the recipe allows")
             settings = replace(settings, gpus="none")
@@ -137,7 +135,7 @@ def launch(
     require_apart(settings.mounts, [(other.name, mount) for other in others for mount in other.settings.mounts])
     request = gpu.parse_gpus(settings.gpus)
     if not request.none:
-        _require_fit(engine, start, notify)
+        _require_fit(engine, start)
     mounts = as_engine_paths(engine, settings.mounts)
     refusal = ""
     for rung in gpu.ladder(request, engine.host.cdi_devices(info)):
@@ -162,7 +160,7 @@ def launch(
     raise gpu.no_gpu_error(request, refusal)
 
 
-def _require_fit(engine: Engine, start: Start, notify: Notify) -> None:
+def _require_fit(engine: Engine, start: Start) -> None:
     """Report what the driver or the GPUs lack for the image. Raises GpuRefused where the driver is too old."""
     from reprokit.host.fit import image_findings, in_words
 

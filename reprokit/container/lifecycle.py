@@ -21,7 +21,7 @@ from reprokit.container.recreate import (
     require_possible,
 )
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import UsageError
 from reprokit.filelocks import file_lock
@@ -32,42 +32,38 @@ from reprokit.recipe.find import Target
 from reprokit.supply.store import Store
 
 
-def _quiet(line: str) -> None:
-    pass
-
-
-def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULTS, notify: Notify = _quiet) -> str:
-    """Make the target's container run with these options; returns its name. `notify` gets notices for the user.
+def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULTS) -> str:
+    """Make the target's container run with these options; returns its name.
 
     A container that must be recreated for an option keeps its files; one whose image was rebuilt is replaced. Raises
     UsageError if the image has not been built, a mount's source is missing, a port is taken, the name is in use, or
     commands run in a container that must be recreated; EngineError if the engine fails.
     """
-    check_options(engine, options, notify)
+    check_options(engine, options)
     services.check_network(target, options.network)
     origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
-    with _locked(engine, name, notify):
+    with _locked(engine, name):
         recover(engine, name, _own_names(engine, target, name))
-        found = engine.container(name) or _of_earlier_version(engine, target, origin, name, notify)
+        found = engine.container(name) or _of_earlier_version(engine, target, origin, name)
         if found is not None:
             _check_ours(engine, name, found, target, origin)
             if options.replace_stale and _outdated(engine, target, found, options):
                 _remove(engine, name)
                 found = None
             elif not options.stale and _must_renew(engine, target, found):
-                engine.host.workspace(target, notify)  # the rebuilt recipe may have other folders in it
-                found = _renew(engine, target, origin, found, options, notify)
+                engine.host.workspace(target)  # the rebuilt recipe may have other folders in it
+                found = _renew(engine, target, origin, found, options)
         if stale := staleness(engine, target, found):
             notify(stale.line)
         if found is None:
             services.remove(engine, name)  # of a container that was removed by hand
-            with Store().in_use(notify):  # `clean` must not remove the image or the workspace meanwhile
-                _create(engine, target, origin, name, options, notify)
+            with Store().in_use():  # `clean` must not remove the image or the workspace meanwhile
+                _create(engine, target, origin, name, options)
         else:
-            _adapt(engine, target, origin, found, options, notify)
+            _adapt(engine, target, origin, found, options)
         try:
-            services.ensure_ready(engine, name, target, notify)
+            services.ensure_ready(engine, name, target)
         except BaseException:
             if found is None:
                 _remove(engine, name)
@@ -77,15 +73,15 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     return name
 
 
-def renewed(engine: Engine, target: Target, name: str, notify: Notify = _quiet) -> None:
+def renewed(engine: Engine, target: Target, name: str) -> None:
     """Recreate a running container, with its settings, if its image was rebuilt. Raises as `ensure_running`."""
-    with _locked(engine, name, notify):
+    with _locked(engine, name):
         found = engine.container(name)
         if found is not None and _must_renew(engine, target, found):
             settings = names.settings_of(found["Config"]["Labels"])
             origin = names.ContainerOrigin(settings.workspace, settings.recipe_file)
-            _renew(engine, target, origin, found, DEFAULTS, notify)
-            services.ensure_ready(engine, name, target, notify)
+            _renew(engine, target, origin, found, DEFAULTS)
+            services.ensure_ready(engine, name, target)
 
 
 def _must_renew(engine: Engine, target: Target, found: dict[str, Any]) -> bool:
@@ -100,12 +96,7 @@ def _is_rebuilt(engine: Engine, target: Target, found: dict[str, Any]) -> bool:
 
 
 def _renew(
-    engine: Engine,
-    target: Target,
-    origin: names.ContainerOrigin,
-    found: dict[str, Any],
-    options: RunOptions,
-    notify: Notify,
+    engine: Engine, target: Target, origin: names.ContainerOrigin, found: dict[str, Any], options: RunOptions
 ) -> dict[str, Any]:
     """Recreate a container of the rebuilt image with its settings, these options and the recipe's present links."""
     required = merge(names.settings_of(found["Config"]["Labels"]), options)
@@ -115,7 +106,7 @@ def _renew(
     hint = "end them first, or use the older image: --stale"
     require_possible(engine, found, required, "is of an image that was rebuilt", hint)
     services.remove(engine, found["Name"].lstrip("/"))  # their network goes, which the old container must have left
-    return renew(engine, found, target, required, notify)
+    return renew(engine, found, target, required)
 
 
 def _outdated(engine: Engine, target: Target, found: dict[str, Any], options: RunOptions) -> bool:
@@ -125,17 +116,12 @@ def _outdated(engine: Engine, target: Target, found: dict[str, Any], options: Ru
     current = names.settings_of(found["Config"]["Labels"])
     required = replace(current, shm=options.shm or target.variant.shm, links=mounts.links_of(target, current.mounts))
     if options.gpus is None:
-        required = replace(required, gpus=_recipe_gpus(engine, target, _quiet))
+        required = replace(required, gpus=_recipe_gpus(engine, target))
     return current != required
 
 
 def _adapt(
-    engine: Engine,
-    target: Target,
-    origin: names.ContainerOrigin,
-    found: dict[str, Any],
-    options: RunOptions,
-    notify: Notify,
+    engine: Engine, target: Target, origin: names.ContainerOrigin, found: dict[str, Any], options: RunOptions
 ) -> None:
     """Make a container that exists run with these options."""
     name = found["Name"].lstrip("/")
@@ -152,7 +138,7 @@ def _adapt(
     if required.mounts != current.mounts:
         mounts.require_no_link(name, target, current.mounts, required.mounts)
     if changed := changed + changes(current, required):
-        recreate(engine, found, target, required, changed, links, notify)
+        recreate(engine, found, target, required, changed, links)
     elif not found["State"].get("Running"):
         services.remove(engine, name)  # left by a kill or a restart of the engine
         for mount in current.mounts:
@@ -176,21 +162,21 @@ def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> r
 
 def stop(engine: Engine, name: str) -> None:
     """Stop a container; its files stay, its services and their files do not."""
-    with _locked(engine, name, _quiet):
+    with _locked(engine, name):
         engine.stop(name)
         services.remove(engine, name)
 
 
 def remove(engine: Engine, name: str) -> None:
     """Remove a container, running or not, with its files and its log."""
-    with _locked(engine, name, _quiet):
+    with _locked(engine, name):
         _remove(engine, name)
         log.forget(log.key(engine, name))
 
 
 def remove_stopped(engine: Engine, name: str, container_id: str) -> bool:
     """Remove the container with this name and ID, with its files and its log. False if it runs, or is another one."""
-    with _locked(engine, name, _quiet):
+    with _locked(engine, name):
         found = engine.container(name)
         if found is None or found["Id"] != container_id or found["State"].get("Running"):
             return False
@@ -203,7 +189,7 @@ def remove_stopped(engine: Engine, name: str, container_id: str) -> bool:
 
 def remove_services(engine: Engine, name: str) -> bool:
     """Remove the services of a container. False if it runs."""
-    with _locked(engine, name, _quiet):
+    with _locked(engine, name):
         if ((engine.container(name) or {}).get("State") or {}).get("Running"):
             return False
         services.remove(engine, name)
@@ -216,7 +202,7 @@ def _remove(engine: Engine, name: str) -> None:
     drop_snapshots(engine, name)
 
 
-def check_options(engine: Engine, options: RunOptions, notify: Notify) -> None:
+def check_options(engine: Engine, options: RunOptions) -> None:
     """Raises UsageError where a mount's source is missing, a network is, or two options contradict each other."""
     for mount in options.mounts:
         engine.host.require_source(mount)
@@ -249,7 +235,7 @@ def _earlier_names(engine: Engine, target: Target, name: str) -> list[str]:
 
 
 def _of_earlier_version(
-    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, notify: Notify
+    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str
 ) -> dict[str, Any] | None:
     """The container of an earlier version with this workspace, renamed to `name`; others are named to the user."""
     for earlier in _earlier_names(engine, target, name):
@@ -290,14 +276,15 @@ def _check_ours(
         raise UsageError(f"the container {name!r} belongs to {owner}", hint=hint)
 
 
-def _create(
-    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, options: RunOptions, notify: Notify
-) -> None:
+def _create(engine: Engine, target: Target, origin: names.ContainerOrigin, name: str, options: RunOptions) -> None:
     image = built_image(engine, target)
+    gpus = "none" if options.gpus else _recipe_gpus(engine, target)
+    if gpus == "none" and target.variant.requires.gpu == "optional" and not options.gpus:
+        notify(f"no GPU on {engine.host.name or 'this machine'}: continuing without one, which the recipe allows")
     settings = ContainerSettings(
-        gpus="none" if options.gpus else _recipe_gpus(engine, target, notify),
-        mounts=(BindMount(engine.host.workspace(target, notify), mounts.WORKSPACE),),
-        ports=_recipe_ports(engine, target, options, notify),
+        gpus=gpus,
+        mounts=(BindMount(engine.host.workspace(target), mounts.WORKSPACE),),
+        ports=_recipe_ports(engine, target, options),
         shm=target.variant.shm,
         workspace=origin.workspace,
         recipe_file=origin.recipe_file,
@@ -307,18 +294,17 @@ def _create(
     drop_snapshots(engine, name)  # of a container that was removed by hand
     start = Start.of(target, name, image["Id"], target.variant.workdir)
     start = replace(start, links=settings.links, capabilities=options.capabilities)
-    launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None, notify)
+    launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None)
 
 
-def _recipe_gpus(engine: Engine, target: Target, notify: Notify) -> str:
+def _recipe_gpus(engine: Engine, target: Target) -> str:
     requires = target.variant.requires.gpu
     if requires == "optional" and not engine.host.has_gpu(engine.info()):
-        notify(f"no GPU on {engine.host.name or 'this machine'}: continuing without one, which the recipe allows")
         return "none"
     return "none" if requires == "none" else "all"
 
 
-def _recipe_ports(engine: Engine, target: Target, options: RunOptions, notify: Notify) -> tuple[Port, ...]:
+def _recipe_ports(engine: Engine, target: Target, options: RunOptions) -> tuple[Port, ...]:
     """Publish the recipe's ports on the same port of the host, or the next free one."""
     chosen = {p.container for p in options.ports}
     ports: list[Port] = []
@@ -343,6 +329,6 @@ def free_port(engine: Engine, start: int, used: Collection[int] = ()) -> int:
     return found
 
 
-def _locked(engine: Engine, name: str, notify: Notify) -> contextlib.AbstractContextManager[None]:
+def _locked(engine: Engine, name: str) -> contextlib.AbstractContextManager[None]:
     file = paths.state() / "containers" / f"{log.key(engine, name)}.lock"
-    return file_lock(file, f"another reprokit is changing {name}: waiting for it", notify)
+    return file_lock(file, f"another reprokit is changing {name}: waiting for it")

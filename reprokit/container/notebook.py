@@ -27,7 +27,7 @@ from reprokit.container.lifecycle import ensure_running, free_port, stop, usual_
 from reprokit.container.mounts import WORKSPACE
 from reprokit.container.recreate import running_commands
 from reprokit.container.settings import ContainerSettings, Port, RunOptions
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.recipe.find import Target
@@ -58,13 +58,7 @@ exec python3 -m "$2" --ip="$3" --port="$4" --no-browser --allow-root --ServerApp
 """
 
 
-def serve(
-    engine: Engine,
-    target: Target,
-    options: RunOptions,
-    notify: Notify,
-    ready: Callable[[str], None],
-) -> int:
+def serve(engine: Engine, target: Target, options: RunOptions, ready: Callable[[str], None]) -> int:
     """Serve until the server ends; returns its exit code. `ready` gets the address with its token.
 
     The port is that of `options`, the one already published for Jupyter, or the first free one from 8888. At the end
@@ -85,21 +79,19 @@ def serve(
     on_host = network == "host"
     if on_host:
         port = Port("127.0.0.1", port.host, port.host)
-    container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)), notify)
+    container = ensure_running(engine, target, replace(options, ports=() if on_host else (port,)))
     try:
-        return _serve(engine, container, port, on_host, notify, ready)
+        return _serve(engine, container, port, on_host, ready)
     finally:
         if not on_host:
             with suppress(ReprokitError):  # an error here would hide the first one
-                _free_port(engine, container, port, notify)
+                _free_port(engine, container, port)
 
 
-def _serve(
-    engine: Engine, container: str, port: Port, on_host: bool, notify: Notify, ready: Callable[[str], None]
-) -> int:
+def _serve(engine: Engine, container: str, port: Port, on_host: bool, ready: Callable[[str], None]) -> int:
     python = probe(engine, container)
     if not python.application:
-        install(engine, container, python, notify)
+        install(engine, container, python)
         python = probe(engine, container)
     token = secrets.token_urlsafe(24)
     file = _put_token(engine, container, token)
@@ -122,7 +114,7 @@ def _serve(
     return code
 
 
-def _free_port(engine: Engine, container: str, port: Port, notify: Notify) -> None:
+def _free_port(engine: Engine, container: str, port: Port) -> None:
     """Stop the container: the engine publishes a port for as long as its container runs."""
     if running_commands(engine, engine.container(container) or {}):
         notify(f"port {port.host} stays in use: other commands run in {container}")
@@ -177,7 +169,7 @@ def probe(engine: Engine, container: str) -> Python:
         return validated(Python, answer.stdout.splitlines()[-1], container)
 
 
-def install(engine: Engine, container: str, python: Python, notify: Notify) -> None:
+def install(engine: Engine, container: str, python: Python) -> None:
     """Install Jupyter into the container. Raises SourceError where it cannot be fetched.
 
     A .pth file puts its folder last on Python's path, so that no dependency of Jupyter shadows a pinned package. The
@@ -193,8 +185,8 @@ def install(engine: Engine, container: str, python: Python, notify: Notify) -> N
     store = Store()
     mirrors = Mirrors(store)
     platform = Platform(python.python, python.libc or "2.28", python.machine)
-    wheels = resolve_wheels(WheelRequest(_REQUIREMENTS, platform), mirrors, notify)
-    fetch_all([wheel.locked_input() for wheel in wheels], mirrors, notify=notify)
+    wheels = resolve_wheels(WheelRequest(_REQUIREMENTS, platform), mirrors)
+    fetch_all([wheel.locked_input() for wheel in wheels], mirrors)
     with tempfile.TemporaryFile() as archive:
         _pack((store.path(w.sha256) for w in wheels), python.site, archive)
         archive.seek(0)

@@ -14,7 +14,7 @@ from reprokit.container import names
 from reprokit.container.launch import Start, built_image, launch
 from reprokit.container.prepare import PROGRAM, is_folder
 from reprokit.container.settings import ContainerSettings
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine, labels_of, port_taken
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.image import made
@@ -38,7 +38,6 @@ def recreate(
     required: ContainerSettings,
     changed: list[str],
     links: dict[str, str],
-    notify: Notify,
 ) -> None:
     """Replace a container by one with the settings `required`, its files and `links`; a failure restores the old one.
 
@@ -65,7 +64,7 @@ def recreate(
             env=dict(entry.partition("=")[::2] for entry in found["Config"].get("Env") or []),
             links=links,
         )
-        launch(engine, start, required, False, notify)
+        launch(engine, start, required, False)
     except BaseException:
         recover(engine, name, (name, labels[names.NAME]))
         _drop(engine, _next(name))
@@ -82,9 +81,7 @@ def recreate(
     _drop(engine, _next(name))
 
 
-def renew(
-    engine: Engine, found: dict[str, Any], target: Target, required: ContainerSettings, notify: Notify
-) -> dict[str, Any]:
+def renew(engine: Engine, found: dict[str, Any], target: Target, required: ContainerSettings) -> dict[str, Any]:
     """Replace a container by one of the target's present image with the settings `required`; returns the new one.
 
     `require_possible` must hold. If its files were changed, the old one is kept under another name. A failure restores
@@ -100,7 +97,7 @@ def renew(
     engine.rename(name, old)
     try:
         start = Start.of(target, name, image, target.variant.workdir)
-        launch(engine, replace(start, links=required.links), required, False, notify)
+        launch(engine, replace(start, links=required.links), required, False)
     except BaseException:
         with contextlib.suppress(ReprokitError):
             engine.rename(old, name)

@@ -16,7 +16,7 @@ from reprokit.container.launch import built_image
 from reprokit.container.prepare import prepare
 from reprokit.container.recreate import require_idle
 from reprokit.container.user import Identity, identity
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.image import trust
@@ -70,7 +70,7 @@ def check_network(target: Target, network: str | None, where: str = "", hint: st
         raise UsageError(f"services are not reachable with --network {network}", where, hint)
 
 
-def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify) -> None:
+def ensure_ready(engine: Engine, container: str, target: Target) -> None:
     """Make the services of `target`, and no others, run beside its running container, and wait until they are ready.
 
     Where that fails none is left. Raises UsageError where an image was not built, WorkFailed where a service does not
@@ -83,7 +83,7 @@ def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify)
     # The container may have had its network before the recipe had services.
     hint = "`--network bridge` makes the container again, with its files"
     check_network(target, found["HostConfig"]["NetworkMode"], container, hint)
-    images = _images(engine, target, notify)
+    images = _images(engine, target)
     who = identity(engine.host.caller(), engine.info())
     bodies = {name: _body(engine, container, target, name, images[name], who) for name in services}
     joined = network_of(container) in found["NetworkSettings"]["Networks"]
@@ -91,7 +91,7 @@ def ensure_ready(engine: Engine, container: str, target: Target, notify: Notify)
         if not joined or not _current(present, bodies):
             require_idle(engine, found, "must be recreated for its services")
             remove(engine, container)
-            _start(engine, container, bodies, who, notify)
+            _start(engine, container, bodies, who)
         for name, service in services.items():
             _wait(engine, container, name, service)
     except BaseException:
@@ -112,12 +112,12 @@ def remove(engine: Engine, container: str) -> None:
             engine.remove_network(found["Id"])
 
 
-def _images(engine: Engine, target: Target, notify: Notify) -> dict[str, str]:
+def _images(engine: Engine, target: Target) -> dict[str, str]:
     """The ID of each service's image, which is on the engine then."""
     recipes, found = service_targets(target), dict[str, str]()
     for name, service in target.variant.services.items():
         if service.image:
-            found[name] = _locked_image(engine, target, name, service.image, notify)
+            found[name] = _locked_image(engine, target, name, service.image)
             continue
         label = recipes[name].label
         image = built_image(engine, recipes[name])
@@ -129,7 +129,7 @@ def _images(engine: Engine, target: Target, notify: Notify) -> dict[str, str]:
     return found
 
 
-def _locked_image(engine: Engine, target: Target, name: str, reference: str, notify: Notify) -> str:
+def _locked_image(engine: Engine, target: Target, name: str, reference: str) -> str:
     """The image that the lock names, without a lock the one of today."""
     from reprokit.image.base.resolve import resolve_base
     from reprokit.image.lock.supplies import Supplier
@@ -137,14 +137,14 @@ def _locked_image(engine: Engine, target: Target, name: str, reference: str, not
 
     lock = variant_lock(target)
     if lock is None:
-        return resolve_base(engine, reference, notify).image_id
+        return resolve_base(engine, reference).image_id
     base = lock.services.get(name)
     if base is None or base.reference != reference:
         problem = f"the lock of {target.label} is stale: services changed in the recipe"
         raise WorkFailed(problem, str(lock_path(target.path)), f"reprokit lock {target.label}")
     store = Store()
-    with store.in_use(notify):
-        return Supplier(store, Mirrors(store), notify).image(engine, base).image_id
+    with store.in_use():
+        return Supplier(store, Mirrors(store)).image(engine, base).image_id
 
 
 def _body(engine: Engine, container: str, target: Target, name: str, image: str, who: Identity) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _current(present: dict[str, dict[str, Any]], bodies: dict[str, dict[str, Any
     return made == {name: body["Labels"][_MADE_FROM] for name, body in bodies.items()} and made.keys() == present.keys()
 
 
-def _start(engine: Engine, container: str, bodies: dict[str, dict[str, Any]], who: Identity, notify: Notify) -> None:
+def _start(engine: Engine, container: str, bodies: dict[str, dict[str, Any]], who: Identity) -> None:
     if not bodies:
         return
     notify(f"starting services: {', '.join(bodies)}")

@@ -17,7 +17,7 @@ from reprokit.container.prepare import read_etc
 from reprokit.container.settings import ContainerSettings, RunOptions, merge
 from reprokit.container.terminal import at_terminal, interact
 from reprokit.container.user import is_root, resolved
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import UsageError
 from reprokit.image import trust
@@ -29,19 +29,19 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy")
 _USERINFO = re.compile(r"(?<=://).*@|^(?!\w+://).*@", re.DOTALL)
 
 
-def in_recipe(engine: Engine, target: Target, command: Command, options: RunOptions, notify: Notify) -> int:
+def in_recipe(engine: Engine, target: Target, command: Command, options: RunOptions) -> int:
     """Run a command in a recipe's container, made or started if need be; returns its exit code."""
     root = command.user is not None and is_root(command.user)
-    container = ensure_running(engine, target, replace(options, root=root), notify)
-    return in_container(engine, container, command, notify, target)
+    container = ensure_running(engine, target, replace(options, root=root))
+    return in_container(engine, container, command, target)
 
 
-def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions, notify: Notify) -> int:
+def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions) -> int:
     """Run a command as root, as the build did, on the state that `build --keep-failed` kept; returns its exit code.
 
     The container is removed when the command ends. It has no workspace, in which root could leave anything.
     """
-    check_options(engine, options, notify)
+    check_options(engine, options)
     image = engine.image(failed_name(target.label))
     if image is None:
         raise UsageError(
@@ -51,12 +51,12 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
     name = options.name or f"{of_recipe}-failed-{secrets.token_hex(3)}"
     start = Start.of(target, name, image["Id"], (image.get("Config") or {}).get("WorkingDir") or "/")
     settings = merge(ContainerSettings(shm=target.variant.shm, root=True), replace(options, name=None))
-    launch(engine, start, settings, False, notify)
+    launch(engine, start, settings, False)
     with removed_at_end(engine, name):
-        return in_container(engine, name, replace(command, user="0:0", log_as=None), notify)
+        return in_container(engine, name, replace(command, user="0:0", log_as=None))
 
 
-def in_container(engine: Engine, container: str, command: Command, notify: Notify, target: Target | None = None) -> int:
+def in_container(engine: Engine, container: str, command: Command, target: Target | None = None) -> int:
     """Run a command in a running container; returns its exit code.
 
     The command also gets the caller's proxies. A terminal is only used where the caller is at one.
@@ -79,7 +79,7 @@ def in_container(engine: Engine, container: str, command: Command, notify: Notif
         notify(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
     user = numeric_user(engine, container, described, command.user) if command.user else None
     command = replace(command, env=proxies.variables | dict(command.env), user=user, tty=tty)
-    return interact(engine, container, command, notify, target)
+    return interact(engine, container, command, target)
 
 
 @dataclass

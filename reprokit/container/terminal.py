@@ -16,7 +16,7 @@ from typing import Any
 from reprokit.container.attach import Command, attach
 from reprokit.container.evidence import watching
 from reprokit.container.execute import NOT_STARTED, refusal
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
 from reprokit.explain.last import OutputRecording, keep
@@ -37,7 +37,7 @@ def at_terminal() -> bool:
         return False
 
 
-def interact(engine: Engine, container: str, command: Command, notify: Notify, target: Target | None = None) -> int:
+def interact(engine: Engine, container: str, command: Command, target: Target | None = None) -> int:
     """Run a command on this process's standard input, output and error; returns its exit code.
 
     With `tty`, for callers that are `at_terminal`, the command gets a terminal of the same size, and Ctrl-C. Else an

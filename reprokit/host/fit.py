@@ -12,7 +12,7 @@ from reprokit.compat.model import Finding, KnownGpu, KnownHost, Stack
 from reprokit.compat.pins import check_driver, check_pin
 from reprokit.compat.rules import host as of_host
 from reprokit.compat.stack import stack_of
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.gpu import GpuDevice
 from reprokit.recipe.find import Target
@@ -72,7 +72,7 @@ def recipe_findings(
     return [*found, *_about_machine(evaluate(facts, stack), known, driver)]
 
 
-def require_image(name: str, needs: ImageNeeds, gpus: Sequence[GpuDevice], force: bool, notify: Notify) -> None:
+def require_image(name: str, needs: ImageNeeds, gpus: Sequence[GpuDevice], force: bool) -> None:
     """Report what keeps an image from running here. Raises WorkFailed for an error, unless `force` is set."""
     found = image_findings(needs, gpus)
     for finding in found:
@@ -123,7 +123,7 @@ def _valid(check: Callable[..., object], *values: str) -> bool:
     return True
 
 
-def host_errors_of(target: Target, host: KnownHost, force: bool, notify: Notify, anyway: str) -> list[str]:
+def host_errors_of(target: Target, host: KnownHost, force: bool, anyway: str) -> list[str]:
     """What a machine lacks for a recipe, one line each, if `force` ignores it.
 
     Raises EngineError if it lacks something and there is no `force`; `anyway` is how to continue.

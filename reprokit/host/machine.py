@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from reprokit.display import Notify
 from reprokit.host import disk, gpu, mounts, workspace
 from reprokit.host.gpu import GpuDevice
 from reprokit.host.memory import MEMINFO, memory_bytes
@@ -82,12 +81,12 @@ class Machine:
         """The path that the target's workspace has there, or will have. Raises UsageError where it is behind a link."""
         return str(workspace.locate(target.workspace, target.path).resolve())
 
-    def workspace(self, target: Target, notify: Notify) -> str:
+    def workspace(self, target: Target) -> str:
         """The path of the target's workspace, made with the recipe's folders where they are missing.
 
         Raises UsageError.
         """
-        return str(workspace.prepare(target, notify))
+        return str(workspace.prepare(target))
 
     def mountinfo(self) -> str:
         """/proc/self/mountinfo of the user's login there, "" where there is none."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from reprokit import config, paths
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.host.disk import unwritable
 from reprokit.recipe.find import Target
@@ -70,13 +70,13 @@ def _roots() -> list[Path]:
     return [*config.workspace_roots(), paths.workspaces()]
 
 
-def prepare(target: Target, notify: Notify) -> Path:
+def prepare(target: Target) -> Path:
     """The target's workspace with the recipe's folders in it; missing ones are made, owned by the caller.
 
     A bundled workspace is copied first, and renewed later. Raises UsageError, and as `unwritable`.
     """
     folder = locate(target.workspace, target.path)
-    keep_up(target.workspace, target.path, notify)
+    keep_up(target.workspace, target.path)
     try:
         if not folder.is_dir():
             _require_no_earlier(folder, target)
@@ -110,12 +110,12 @@ def _require_no_earlier(folder: Path, target: Target) -> None:
         )
 
 
-def keep_up(name: str, recipe: Path, notify: Notify) -> None:
+def keep_up(name: str, recipe: Path) -> None:
     """Renew a copy of a bundled workspace. Copies are only below the user's roots, so a checkout's folder is none."""
     folder, original = locate(name, recipe), paths.bundled_workspace(name)
     ours = folder.parent.resolve() in [root.resolve() for root in _roots()]
     if ours and folder.is_dir() and original is not None and original != folder:
-        renew(folder, original, notify)
+        renew(folder, original)
 
 
 def copy(original: Path, folder: Path) -> None:
@@ -134,7 +134,7 @@ def copy(original: Path, folder: Path) -> None:
                 raise
 
 
-def renew(folder: Path, original: Path, notify: Notify) -> None:
+def renew(folder: Path, original: Path) -> None:
     """Update `folder` with what changed in `original` since it was copied; says what was renewed and what was kept.
 
     A folder that is no copy, or cannot be written, stays as it is.

@@ -10,6 +10,7 @@ from pathlib import Path
 from secrets import token_hex
 
 from reprokit import paths
+from reprokit.display import notify
 from reprokit.engine import OWN_IMAGES, Engine, labels_of
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.explain.last import explained
@@ -17,7 +18,6 @@ from reprokit.filelocks import file_lock
 from reprokit.helper.container import ADDRESS, listening
 from reprokit.image import build_secrets, made, run, trust
 from reprokit.image.base.resolve import resolve_base
-from reprokit.image.events import Note
 from reprokit.image.inputs import Inputs, resolve_inputs
 from reprokit.image.labels import ImageLabels, image_name
 from reprokit.image.lock.read import fresh_lock
@@ -25,7 +25,7 @@ from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import Rendered, render
 from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
-from reprokit.redact import masking, redact
+from reprokit.redact import masking
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.file import lock_path
@@ -105,9 +105,6 @@ class _Build:
         self.reported = ""  # the unverified image that was reported already
         self.started = time.monotonic()
 
-    def notify(self, text: str) -> None:
-        self.progress(Note(redact(text)))
-
     def result(self) -> BuildResult:
         rendered = render(self.target)
         build_secrets.check_known(self.target, rendered, self.options.secrets)
@@ -121,11 +118,11 @@ class _Build:
         if self.options.no_cache or self.engine.image(self.name) is None:
             self.check_secrets(rendered)
         self.mirrors = Mirrors(self.store, indexes=self.target.variant.wheel_indexes)
-        with self.store.in_use(self.notify):
+        with self.store.in_use():
             if lock:
                 return self.once(rendered, rendered.locked_hash(lock), lambda: self.locked(rendered, lock))
-            base = resolve_base(self.engine, self.target.variant.base, self.notify)
-            inputs = resolve_inputs(self.target, rendered, base, self.mirrors, self.notify)
+            base = resolve_base(self.engine, self.target.variant.base)
+            inputs = resolve_inputs(self.target, rendered, base, self.mirrors)
             return self.once(rendered, inputs.hash, lambda: self.unlocked(inputs))
 
     def check_secrets(self, rendered: Rendered) -> None:
@@ -137,23 +134,23 @@ class _Build:
         if found := self.same(required):
             return found
         file = paths.home() / "locks" / f"build-{self.target.recipe.name}-{self.target.variant_name}.lock"
-        with file_lock(file, f"another build of {self.target.label} is running; waiting for it", self.notify):
+        with file_lock(file, f"another build of {self.target.label} is running; waiting for it"):
             # Another process may have built it while this one waited.
             if found := self.same(required):
                 return found
             self.check_secrets(rendered)
-            run.check_host(self.engine, self.target, self.notify)
+            run.check_host(self.engine, self.target)
             return self.run(inputs())
 
     def locked(self, rendered: Rendered, lock: VariantLock) -> Inputs:
         self.store.used(lock_path(self.target.path))
-        supplier = Supplier(self.store, self.mirrors, self.notify, self.progress, self.options.offline)
+        supplier = Supplier(self.store, self.mirrors, self.progress, self.options.offline)
         return supplier.inputs(self.engine, self.target.label, rendered, lock, self.options.drift)
 
     def unlocked(self, inputs: Inputs) -> Inputs:
-        self.notify(f"{self.target.label} has no lock: its inputs may change between builds")
+        notify(f"{self.target.label} has no lock: its inputs may change between builds")
         # A remembered wheel may have been removed from the store since.
-        fetch_all([wheel.locked_input() for wheel in inputs.served.of("wheels")], self.mirrors, notify=self.notify)
+        fetch_all([wheel.locked_input() for wheel in inputs.served.of("wheels")], self.mirrors)
         return inputs
 
     def same(self, required: str) -> BuildResult | None:
@@ -165,21 +162,21 @@ class _Build:
         state = trust.state(image_id)
         if state == "unverified" and not self.options.unverified:
             if image_id != self.reported:
-                self.notify(
+                notify(
                     f"{self.name} ({image_id[:19]}) is unverified (not built here, not trusted), so it is built again; "
                     f"to use it as it is: `reprokit trust add {self.target.label}`"
                 )
             self.reported = image_id
             return None
         if found.drift:
-            self.notify(f"{self.name} was built with --drift: it has newer apt packages than the lock names")
+            notify(f"{self.name} was built with --drift: it has newer apt packages than the lock names")
         seconds = time.monotonic() - self.started
         return BuildResult(self.name, image_id, required, False, seconds, state=state)
 
     def run(self, inputs: Inputs) -> BuildResult:
-        self.notify(f"base {inputs.base.described}")
+        notify(f"base {inputs.base.described}")
         if inputs.served.described:
-            self.notify(f"from the store: {inputs.served.described}")
+            notify(f"from the store: {inputs.served.described}")
         recorder = Recorder() if self.options.record else None
         policy = locked(self.target.label) if inputs.lock is not None and recorder is None else pass_all
         with ExitStack() as stack:
@@ -201,7 +198,7 @@ class _Build:
             started = run.BuildRun(self.engine, self.target, options, inputs, gateway, path, self.progress)
             image_id, written = started.result()
             if gateway.refused:
-                self.notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
+                notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
             lines = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
             found = tuple(map(gateway.hide, lines))
         if origin := started.steps.origin:

@@ -8,13 +8,6 @@ from reprokit.supply.fetch.progress import Progress
 
 
 @dataclass(frozen=True)
-class Note:
-    """A sentence about the build as a whole."""
-
-    text: str
-
-
-@dataclass(frozen=True)
 class BuildStep:
     """An instruction begins, or is `cached`. `number` counts from 1 to `total`; `block` is what it belongs to."""
 
@@ -48,4 +41,4 @@ class Failed:
     message: str
 
 
-Event = Note | BuildStep | StepEnd | OutputLine | Progress
+Event = BuildStep | StepEnd | OutputLine | Progress

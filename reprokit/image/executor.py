@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from reprokit.display import notify
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.image.copying import Trees
 from reprokit.image.dockerfile import (
@@ -31,7 +32,7 @@ from reprokit.image.dockerfile import (
     Words,
     global_arguments,
 )
-from reprokit.image.events import BuildStep, Event, Note
+from reprokit.image.events import BuildStep, Event
 from reprokit.image.made import Steps
 from reprokit.image.reasons import StepFacts, facts, reason
 from reprokit.image.stage import StageRun, Turns, mounted, numbered
@@ -274,13 +275,13 @@ class Executor:
         copies = self._origin_key(operation.origin, number) if isinstance(operation, Copy) else ""
         return facts(f"{number}.{step.number}", step.instruction.text, variables, copies, base)
 
-    def say_why(self, steps: Sequence[Step], report: Callable[[Event], None]) -> None:
+    def say_why(self, steps: Sequence[Step]) -> None:
         """Say why the first step that runs does so."""
         first = next((step for step in steps if step.facts), None)
         if first and first.facts and not self._said_why:
             self._said_why = True
             if self.plan.earlier:
-                report(Note(f"block {first.block} runs again: {reason(first.facts, self.plan.earlier)}"))
+                notify(f"block {first.block} runs again: {reason(first.facts, self.plan.earlier)}")
 
     def _key(self, before: str, operation: Operation, block: str, number: int) -> str:
         parts: dict[str, Any] = {"before": before, **operation.key}

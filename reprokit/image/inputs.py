@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, partial
 
-from reprokit.display import Notify
 from reprokit.image.base.resolve import BaseImage
 from reprokit.image.blocks import wheel_requirements
 from reprokit.image.render import Rendered
@@ -53,15 +52,15 @@ class Inputs:
         return {name: value for name, value in self.served.arguments().items() if self.rendered.declares(name)}
 
 
-def resolve_inputs(target: Target, rendered: Rendered, base: BaseImage, mirrors: Mirrors, notify: Notify) -> Inputs:
+def resolve_inputs(target: Target, rendered: Rendered, base: BaseImage, mirrors: Mirrors) -> Inputs:
     """Resolve and fetch the inputs of a variant without a lock; earlier results of the day need no network."""
     found: tuple[Distribution, ...] = ()
     commits: tuple[GitCommit, ...] = ()
     if rendered.sets["wheels"]:
         requests = request_of(target, rendered, base.architecture).wheels
-        resolve = partial(resolve_wheels, mirrors=mirrors, notify=notify)
-        sets = {block: wheels_within_facts(target.variant, r, resolve, notify) for block, r in requests.items()}
+        resolve = partial(resolve_wheels, mirrors=mirrors)
+        sets = {block: wheels_within_facts(target.variant, r, resolve) for block, r in requests.items()}
         found = merged(sets)
     if rendered.declares("REPROKIT_GIT") or rendered.declares("REPROKIT_ARCHIVES"):
-        commits = lock_commits(target.variant.sources, wheel_requirements(target), {}, mirrors, notify)
+        commits = lock_commits(target.variant.sources, wheel_requirements(target), {}, mirrors)
     return Inputs(rendered, base, ServedSet(rendered.sets, wheels=found, git=commits))

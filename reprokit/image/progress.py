@@ -7,7 +7,7 @@ from typing import IO, TYPE_CHECKING
 
 from reprokit.display import ProgressDisplay
 from reprokit.formatting import Meter, clock, size
-from reprokit.image.events import BuildStep, Event, Note, OutputLine, StepEnd
+from reprokit.image.events import BuildStep, Event, OutputLine, StepEnd
 from reprokit.image.shell import without_boilerplate
 from reprokit.supply.fetch.display import summary
 from reprokit.supply.gateway import Gateway
@@ -40,19 +40,20 @@ class BuildDisplay(ProgressDisplay):
         self._end_block()
         super().__exit__(*args)
 
+    def notify(self, line: str, style: str | None = None) -> None:
+        self._last = line
+        super().notify(line, style)
+
     def progress(self, event: Event) -> None:
         """Show a build's event."""
-        if isinstance(event, Note):
-            self._last = event.text
-            self.notify(event.text)
-        elif isinstance(event, BuildStep):
+        if isinstance(event, BuildStep):
             self._step, self._last = event, ""
             self._step_started = time.monotonic()
             if not event.cached and not _only_sets(event) and event.block != self._block:
                 self._end_block()
                 self._block, self._block_s = event.block, 0.0
                 if not self.width:
-                    self.notify(f"[{event.number}/{event.total}] {event.block}")
+                    super().notify(f"[{event.number}/{event.total}] {event.block}")
         elif isinstance(event, StepEnd):
             self._block_s += event.seconds
         elif isinstance(event, OutputLine):
@@ -67,7 +68,7 @@ class BuildDisplay(ProgressDisplay):
 
     def _end_block(self) -> None:
         if self._block and self.width:
-            self.notify(f"{self._block}  {self._block_s:.1f} s")
+            super().notify(f"{self._block}  {self._block_s:.1f} s")
         self._block = ""
 
     @property

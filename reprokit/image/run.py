@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.explain.last import OutputRecording, causes_of, shown
@@ -23,7 +23,7 @@ from reprokit.host.machine import fitting_jobs
 from reprokit.image import made, reasons, trust
 from reprokit.image.copying import file_trees
 from reprokit.image.dockerfile import parse
-from reprokit.image.events import BuildStep, Event, Failed, Note, OutputLine, StepEnd
+from reprokit.image.events import BuildStep, Event, Failed, OutputLine, StepEnd
 from reprokit.image.executor import Executor, Plan
 from reprokit.image.failure import build_error
 from reprokit.image.inputs import Inputs
@@ -78,7 +78,7 @@ def check_options(options: BuildOptions) -> None:
         raise UsageError(f"--offline cannot be combined with {other}, which needs a network")
 
 
-def check_host(engine: Engine, target: Target, notify: Notify) -> None:
+def check_host(engine: Engine, target: Target) -> None:
     """Warn if disk space is short. Raises EngineError if the engine is on another machine."""
     if not engine.url.startswith("unix://"):
         raise EngineError(
@@ -129,7 +129,7 @@ class BuildRun:
 
     def result(self) -> tuple[str, Path]:
         """Build; returns the image's ID and the record. In any case the log is closed and the record written."""
-        self.progress(Note(f"log {self.log.path}"))
+        notify(f"log {self.log.path}")
         self.log.line(f"# {self.target.label}, inputs {self.inputs.hash}, base {self.inputs.base.described}")
         result: dict[str, Any] = {"result": "interrupted"}
         image_id = ""
@@ -196,7 +196,7 @@ class BuildRun:
         if jobs >= len(processors) or not self.engine.info().get("CPUSet"):
             return limits
         text = f"building with {jobs} of {len(processors)} processors, as many compilers as fit into the memory"
-        self.progress(Note(text))
+        notify(text)
         return {**limits, "CpusetCpus": ",".join(map(str, processors[:jobs]))}
 
     def _report(self, event: Event) -> None:

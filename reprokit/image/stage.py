@@ -117,7 +117,7 @@ class StageRun:
         stage = self.build.evaluated[self.number]
         self.build.report_stage(self.number, stage.done + 1, self.report)
         left = stage.steps[stage.done + 1 :]
-        self.build.say_why(left, self.report)
+        self.build.say_why(left)
         image = self.build.image(self.number)
         for group in self.build.groups(left):
             if working := [step for step in group if step.operation]:

@@ -8,7 +8,7 @@ from packaging.utils import canonicalize_name
 
 from reprokit.compat.distributions import bundled_distributions
 from reprokit.compat.facts import Facts
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.importing.asof import Moment
 from reprokit.importing.collect import collect
@@ -41,7 +41,7 @@ class ImportedRecipe:
     fitted: tuple[str, ...] = ()
 
 
-def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts, notify: Notify) -> ImportedRecipe:
+def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts) -> ImportedRecipe:
     """Write the recipe of a repository. Its files are read, never run.
 
     Raises UsageError where no Python fits or nothing is there, SourceError where no set of versions does.
@@ -57,7 +57,7 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         notify(f"trying {choice.value}")
         decision = decide(statements, paths, submodules, name, base, choice, moment.day, facts, bundled_distributions())
         try:
-            versions = _versions(decision, moment, mirrors, facts, notify)
+            versions = _versions(decision, moment, mirrors, facts)
         except Unsatisfied as error:
             failures.append((choice.value, error))
             continue
@@ -69,7 +69,7 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         versions = replace(versions, questions=(*versions.questions, *questions))
         text = draft(decision, versions, tree.address, tree.commit, facts, build)
         variant_name = next(iter(load_text(text, f"recipes/{name}.yaml", name).variants))
-        resolved = WheelChanges(moment.time, versions.later, mirrors, facts, notify)
+        resolved = WheelChanges(moment.time, versions.later, mirrors, facts)
         text, fitted = Fit(facts, resolved.of).fitted(text, name, variant_name)
         return ImportedRecipe(text, decision, versions, tuple(fitted))
     value, first = failures[0]
@@ -100,7 +100,7 @@ def _with_version(decision: Decision, tree: Tree) -> Decision:
     return replace(decision, questions=(*decision.questions, Question(text)))
 
 
-def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts, notify: Notify) -> Versions:
+def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts) -> Versions:
     """The versions, or questions about each where no index can be asked."""
     distro = facts.distros.distros[decision.base.distro]
     try:
@@ -109,7 +109,7 @@ def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts
         # uv asks an index that is down several times, which takes seconds.
         reached(mirrors, next(iter(decision.requirements), "pip"))
         platform = Platform(decision.base.python, distro.glibc)
-        return versions_of(decision, platform, mirrors, notify, moment.time)
+        return versions_of(decision, platform, mirrors, moment.time)
     except Unreachable as error:
         notify(f"{error.message}; the recipe asks for the versions")
         pins: dict[str, str] = {}

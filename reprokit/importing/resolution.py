@@ -12,7 +12,6 @@ from packaging.version import Version
 
 from reprokit.compat.model import Stack
 from reprokit.compat.pins import resolved_wheels
-from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question
 from reprokit.importing.reading import ReaderProcess
@@ -42,15 +41,9 @@ class DayResolution:
     """The requirements of a decision as far as they are resolved. Sdists are read, and only taken if needed."""
 
     def __init__(
-        self,
-        decision: Decision,
-        platform: Platform,
-        mirrors: Mirrors,
-        notify: Notify,
-        time: str,
-        reader: ReaderProcess,
+        self, decision: Decision, platform: Platform, mirrors: Mirrors, time: str, reader: ReaderProcess
     ) -> None:
-        self.decision, self.platform, self.mirrors, self.notify, self.time = decision, platform, mirrors, notify, time
+        self.decision, self.platform, self.mirrors, self.time = decision, platform, mirrors, time
         self.reader = reader
         self.indexes = decision.indexes
         self.listing = Listing(mirrors)
@@ -84,10 +77,10 @@ class DayResolution:
             request = WheelRequest(
                 requested, self.platform, sdists, self.indexes, as_of, constraints=limits, sdists_if_needed=True
             )
-            found = resolve_versions(request, self.mirrors, self.notify, self.preferred)
+            found = resolve_versions(request, self.mirrors, self.preferred)
             return {canonicalize_name(p.name): p.version for p in found}
 
-        return within_facts(resolve, self._stack, requested, self.notify)
+        return within_facts(resolve, self._stack, requested)
 
     def _stack(self, versions: Mapping[str, str]) -> Stack:
         base = self.decision.base

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.importing.requirement_facts import is_version
 from reprokit.importing.tree import CommitTree, FolderTree, Tree
@@ -20,7 +19,7 @@ from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 
 
-def opened(source: str, commit: str, mirrors: Mirrors, notify: Notify) -> Tree:
+def opened(source: str, commit: str, mirrors: Mirrors) -> Tree:
     """The files of SOURCE at a commit, tag or branch; its default branch if empty. Raises UsageError, SourceError."""
     if "://" not in source:
         if commit:
@@ -36,7 +35,7 @@ def opened(source: str, commit: str, mirrors: Mirrors, notify: Notify) -> Tree:
         shown = redact(source)
         raise UsageError(f"{shown!r} is not an https:// address of a git repository", "--from") from None
     found = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
-    ensure([found], mirrors, notify)
+    ensure([found], mirrors)
     return CommitTree(folder_of(found, mirrors.store), address, found.commit, _release(commit))
 
 

@@ -12,7 +12,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from reprokit.compat.distributions import bundled_distributions
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question, Versions
 from reprokit.importing.optional_versions import add_optional, ahead, present
@@ -37,13 +37,13 @@ _ATTEMPTS = 25
 _SDISTS = 4
 
 
-def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, notify: Notify, time: str) -> Versions:
+def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, time: str) -> Versions:
     """Resolve a decision. Files count that were uploaded by `time` (ISO 8601; empty for all).
 
     Raises SourceError where no set of versions fits, or the index does not answer.
     """
     with ReaderProcess() as reader:
-        return _VersionSearch(decision, platform, mirrors, notify, time, reader).run()
+        return _VersionSearch(decision, platform, mirrors, time, reader).run()
 
 
 def named(error: uv.Unsatisfied) -> list[str]:
@@ -177,7 +177,7 @@ class _VersionSearch(DayResolution):
         """Change one thing that the error names. False where nothing is left to change."""
         found = [valid_requirement(text) for text in (*error.projects, error.where)]
         projects = named(error)
-        self.notify(f"{error.message[:150]}; trying to change that")
+        notify(f"{error.message[:150]}; trying to change that")
         where = found[-1]
         self.mentioned = {}
         if where and "==" in error.where:

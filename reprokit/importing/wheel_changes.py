@@ -9,7 +9,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from reprokit.compat.facts import Facts
-from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.importing.permitted import RecipeChange, installed
 from reprokit.importing.requirement_facts import ANY_TIME, just_after
@@ -30,7 +29,6 @@ class WheelChanges:
     later: Mapping[str, str]
     mirrors: Mirrors
     facts: Facts
-    notify: Notify
 
     def of(self, variant: Variant, requirement: Requirement) -> list[RecipeChange] | str:
         """The entries of `wheels`, and the pins of the same names, that change; or why no versions fit."""
@@ -57,7 +55,7 @@ class WheelChanges:
                     AsOf(self.time, allowed),
                 )
                 try:
-                    found = resolve_versions(request, self.mirrors, self.notify, others)
+                    found = resolve_versions(request, self.mirrors, others)
                 except uv.Unsatisfied as error:
                     failures.append(error)
                     continue

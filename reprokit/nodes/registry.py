@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from reprokit import consent, paths
-from reprokit.display import ByteProgress, Notify
+from reprokit.display import ByteProgress, notify
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
@@ -50,9 +50,7 @@ class Transferred:
     summary: str = ""
 
 
-def push(
-    engine: Engine, reference: ImageReference, target: Target | None, notify: Notify, progress: ByteProgress
-) -> Transferred:
+def push(engine: Engine, reference: ImageReference, target: Target | None, progress: ByteProgress) -> Transferred:
     """Push the image of a recipe; layers that the registry has are not sent again.
 
     `target` is the recipe if it is known here. Raises UsageError where the image has not been built, SourceError.
@@ -68,7 +66,7 @@ def push(
         notify(f"it is unknown whether this image of {label} is older than its lock: {error.message}")
     transfer = TransferProgress(progress)
     with (
-        _one_at_a_time(engine, f"push {reference.named}", notify),
+        _one_at_a_time(engine, f"push {reference.named}"),
         _explained(reference),
         _named(engine, image["Id"], reference),
     ):
@@ -84,7 +82,6 @@ def pull(
     reference: ImageReference,
     target: Target | None,
     replace: bool,
-    notify: Notify,
     shown: Callable[[], AbstractContextManager[ByteProgress]],
 ) -> Transferred:
     """Pull a recipe's image and give it reprokit's name.
@@ -99,7 +96,7 @@ def pull(
     image, summary = _complete(engine, name), ""
     movable: set[str] = set()
     if image is None:
-        with _one_at_a_time(engine, f"pull {digest}", notify), _explained(reference):
+        with _one_at_a_time(engine, f"pull {digest}"), _explained(reference):
             image = _complete(engine, name)
             if image is None:
                 if coming := remote_image(engine, reference, digest):
@@ -128,7 +125,7 @@ def pull(
     if notice := trust.notice(image["Id"], ours.removeprefix("reprokit/")):
         notify(notice)
     # The image may be meant for other hosts: findings are reported, not errors.
-    require_image(ours, ImageLabels.read(labels_of(image)).needs, engine.host.gpus(), True, notify)
+    require_image(ours, ImageLabels.read(labels_of(image)).needs, engine.host.gpus(), True)
     return Transferred(ours, digest, summary)
 
 
@@ -214,11 +211,11 @@ def _named(engine: Engine, image: str, reference: ImageReference) -> Iterator[No
                 engine.remove_image(reference.named)
 
 
-def _one_at_a_time(engine: Engine, work: str, notify: Notify) -> AbstractContextManager[None]:
+def _one_at_a_time(engine: Engine, work: str) -> AbstractContextManager[None]:
     """Lock this work for the user and the engine. Nodes that share the folder do not wait for each other."""
     whose = str(engine.info().get("ID", ""))
     file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{whose}") + ".lock")
-    return file_lock(file, f"another process does the same (`{work}`); waiting for it to end", notify)
+    return file_lock(file, f"another process does the same (`{work}`); waiting for it to end")
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.gpu import GpuDevice, devices_of, engine_devices
 from reprokit.host.machine import Machine
@@ -93,8 +92,8 @@ class Remote(Machine):
     def workspace_path(self, target: Target) -> str:
         return workspace_copy.folder_of(self.seen.cache, target)
 
-    def workspace(self, target: Target, notify: Notify) -> str:
-        return workspace_copy.workspace(self.connection, self.seen.cache, target, notify)
+    def workspace(self, target: Target) -> str:
+        return workspace_copy.workspace(self.connection, self.seen.cache, target)
 
     def mountinfo(self) -> str:
         return self.seen.mountinfo

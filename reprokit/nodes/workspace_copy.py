@@ -7,7 +7,7 @@ import tarfile
 from pathlib import Path
 from typing import IO
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.formatting import size
 from reprokit.host.workspace import is_build_output, locate, mark, prepare
@@ -66,7 +66,7 @@ def _machine() -> str:
         return ""
 
 
-def workspace(connection: SshConnection, cache: str, target: Target, notify: Notify) -> str:
+def workspace(connection: SshConnection, cache: str, target: Target) -> str:
     """As `host.workspace.prepare`, below the node's own caches; returns the real path.
 
     Raises EngineError where it cannot be made, SourceError.
@@ -77,7 +77,7 @@ def workspace(connection: SshConnection, cache: str, target: Target, notify: Not
         earlier = f"{cache}/reprokit/workspaces/{target.workspace}"
         if not connection.run(f"[ -d {shlex.quote(earlier)} ]").returncode:
             notify(f"{node}:{earlier} is the workspace of an earlier version, which is no longer used")
-        _fill(connection, root, target, notify)
+        _fill(connection, root, target)
         notify(f"the workspace on the node is {node}:{root}; changes there are not copied back")
     folders = " ".join(shlex.quote(mount.source) for mount in target.variant.mounts)
     done = connection.run(_FOLDERS.format(root=shlex.quote(root), folders=folders))
@@ -87,9 +87,9 @@ def workspace(connection: SshConnection, cache: str, target: Target, notify: Not
     return path
 
 
-def _fill(connection: SshConnection, root: str, target: Target, notify: Notify) -> None:
+def _fill(connection: SshConnection, root: str, target: Target) -> None:
     parent, _, name = root.rpartition("/")
-    folder = prepare(target, notify)
+    folder = prepare(target)
     script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(name))
     try:
         with Folder(folder) as opened:

@@ -6,7 +6,6 @@ import re
 import zipfile
 from pathlib import Path
 
-from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.host.mounts import BindMount
 from reprokit.image.platform import MACHINES
@@ -33,7 +32,7 @@ def nsight(root: Path = Path("/")) -> dict[str, tuple[BindMount, str]]:
     return tools
 
 
-def py_spy(engine: Engine, notify: Notify) -> bytes:
+def py_spy(engine: Engine) -> bytes:
     """Fetch py-spy; returns a tar with its program at `PY_SPY`. Raises SourceError."""
     from reprokit.supply.fetch.pool import fetch_all
     from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
@@ -45,8 +44,8 @@ def py_spy(engine: Engine, notify: Notify) -> bytes:
     mirrors = Mirrors(store)
     machine = MACHINES.get(str(engine.version().get("Arch")), "x86_64")
     # The wheel has one program, for every version of Python.
-    (wheel,) = resolve_wheels(WheelRequest(("py-spy",), Platform("3.10", machine=machine)), mirrors, notify)
-    fetch_all([wheel.locked_input()], mirrors, notify=notify)
+    (wheel,) = resolve_wheels(WheelRequest(("py-spy",), Platform("3.10", machine=machine)), mirrors)
+    fetch_all([wheel.locked_input()], mirrors)
     with zipfile.ZipFile(store.path(wheel.sha256)) as opened:
         program = next(entry for entry in opened.namelist() if entry.endswith(".data/scripts/py-spy"))
         return tar_of({PY_SPY: opened.read(program)}, 0o755)

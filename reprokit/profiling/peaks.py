@@ -15,7 +15,7 @@ from pydantic import Field, FiniteFloat
 from reprokit import paths
 from reprokit.bench.extension import send
 from reprokit.container.execute import Completed
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, WorkFailed
 from reprokit.image.platform import MACHINES
@@ -51,7 +51,7 @@ class MeasuredPeaks(FrozenModel):
 
 
 def processors(
-    engine: Engine, container: str, ask: Callable[..., Completed], threads: Sequence[int], notify: Notify
+    engine: Engine, container: str, ask: Callable[..., Completed], threads: Sequence[int]
 ) -> list[MeasuredPeaks]:
     """Compile the loops, in the container if it has a compiler, and run them in it. Raises WorkFailed."""
     with Folder(_bundled()) as bundled, Folder(Path(__file__).parent) as own:

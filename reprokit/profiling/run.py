@@ -16,7 +16,7 @@ from reprokit.container.execute import Completed, execute
 from reprokit.container.session import numeric_user
 from reprokit.container.settings import RunOptions
 from reprokit.container.user import is_root
-from reprokit.display import Notify
+from reprokit.display import notify, reporting
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
 from reprokit.profiling import host_tools
@@ -55,7 +55,6 @@ def profile(
     requested: str | None,
     folder: Folder,
     run: Run,
-    notify: Notify,
 ) -> Profiled:
     """Run `command` under a profiler, the one `requested` or the best of the image; reports go into `folder`.
 
@@ -64,19 +63,19 @@ def profile(
     """
     root = command.user is not None and is_root(command.user)
     options = replace(options, root=root)
-    with container_of_run(engine, target, "profile", options, notify) as container:
-        tool = _chosen(engine, container, command, requested, notify)
+    with container_of_run(engine, target, "profile", options) as container:
+        tool = _chosen(engine, container, command, requested)
         if tool.capabilities == ((),) and tool.mount is None:
-            return _in_container(engine, container, tool, command, folder, run, notify)
+            return _in_container(engine, container, tool, command, folder, run)
     # Neither capabilities nor mounts can be added to a container that exists.
     if tool.mount:
         notify(f"{tool.name}: this machine's, from {tool.mount.source}")
         options = replace(options, mounts=(*options.mounts, tool.mount))
-    with _capable(engine, target, options, tool, notify) as container:
-        return _in_container(engine, container, tool, command, folder, run, notify)
+    with _capable(engine, target, options, tool) as container:
+        return _in_container(engine, container, tool, command, folder, run)
 
 
-def _chosen(engine: Engine, container: str, command: Command, requested: str | None, notify: Notify) -> Profiler:
+def _chosen(engine: Engine, container: str, command: Command, requested: str | None) -> Profiler:
     ask = partial(execute, engine, container, env=command.env, workdir=command.workdir, logged=False)
     present = [name for name in ("nsys", "ncu", "perf", "py-spy") if _succeeds(ask, ["sh", "-c", f"command -v {name}"])]
     python = python_of(command.argv)
@@ -91,7 +90,7 @@ def _chosen(engine: Engine, container: str, command: Command, requested: str | N
         tool = replace(tool, mount=nsight[tool.name][0])
     elif tool.name not in present:
         notify("the image has no py-spy: fetching it for this run (the image is not changed)")
-        engine.put_archive(container, "/", host_tools.py_spy(engine, notify))
+        engine.put_archive(container, "/", host_tools.py_spy(engine))
     if tool.name == "ncu" and _RESTRICTED in ask(["cat", _PARAMETERS]).stdout:
         if command.user is None or not is_root(command.user):
             raise UsageError(
@@ -109,14 +108,14 @@ def _succeeds(ask: Callable[..., Completed], argv: Sequence[str]) -> bool:
 
 
 @contextlib.contextmanager
-def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler, notify: Notify) -> Iterator[str]:
+def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler) -> Iterator[str]:
     """As `container_of_run`, with the first set of the tool's capabilities that the engine knows."""
     with contextlib.ExitStack() as stack:
         for last, added in ((each is tool.capabilities[-1], each) for each in tool.capabilities):
             try:
-                container = stack.enter_context(
-                    container_of_run(engine, target, "profile", replace(options, capabilities=added), lambda line: None)
-                )
+                requested = replace(options, capabilities=added)
+                with reporting(lambda line: None):
+                    container = stack.enter_context(container_of_run(engine, target, "profile", requested))
             except EngineError as error:
                 if last or "capability" not in error.message.lower():
                     raise
@@ -128,7 +127,7 @@ def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler
 
 
 def _in_container(
-    engine: Engine, container: str, tool: Profiler, command: Command, folder: Folder, run: Run, notify: Notify
+    engine: Engine, container: str, tool: Profiler, command: Command, folder: Folder, run: Run
 ) -> Profiled:
     if command.user:
         described = engine.container(container) or {}
@@ -146,10 +145,10 @@ def _in_container(
     files = {name: what for name, what in tool.reports.items() if _copied_out(engine, container, name, folder)}
     if not files:
         raise WorkFailed(f"{tool.name} left no report, and ended with exit code {code}", container, tool.refused)
-    return Profiled(tool, code, files, _summary(ask, tool, notify))
+    return Profiled(tool, code, files, _summary(ask, tool))
 
 
-def _summary(ask: Callable[..., Completed], tool: Profiler, notify: Notify) -> Summary | None:
+def _summary(ask: Callable[..., Completed], tool: Profiler) -> Summary | None:
     why = "it has no rows"
     for argv in tool.summaries:
         try:

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import IO, Any
 
 from reprokit import paths
-from reprokit.display import Notify
 from reprokit.errors import EngineError
 from reprokit.filelocks import acquire
 from reprokit.formatting import size
@@ -105,13 +104,13 @@ class Store:
         known = (self.remembered("locks", file.stem) for file in (self.root / "index" / "locks").glob("*.json"))
         return sorted(path for text in known if isinstance(text, str) and (path := Path(text)).is_file())
 
-    def in_use(self, notify: Notify = lambda line: None) -> AbstractContextManager[None]:
+    def in_use(self) -> AbstractContextManager[None]:
         """Prevent `gc` meanwhile. Any number of processes may hold it, each more than once."""
-        return self._locked(fcntl.LOCK_SH, "waiting for `reprokit store gc` or `reprokit clean` to end", notify)
+        return self._locked(fcntl.LOCK_SH, "waiting for `reprokit store gc` or `reprokit clean` to end")
 
-    def alone(self, notify: Notify = lambda line: None) -> AbstractContextManager[None]:
+    def alone(self) -> AbstractContextManager[None]:
         """Exclude all other users of the store. A holder of `in_use()` must not call it."""
-        return self._locked(fcntl.LOCK_EX, "waiting for a fetch or build that uses the store to end", notify)
+        return self._locked(fcntl.LOCK_EX, "waiting for a fetch or build that uses the store to end")
 
     @contextmanager
     def alone_now(self) -> Iterator[bool]:
@@ -125,9 +124,9 @@ class Store:
                 yield True
 
     @contextmanager
-    def _locked(self, how: int, waiting: str, notify: Notify) -> Iterator[None]:
+    def _locked(self, how: int, waiting: str) -> Iterator[None]:
         with self._lock_file() as file:
-            acquire(file, how, waiting, notify)
+            acquire(file, how, waiting)
             yield
 
     def _lock_file(self) -> IO[str]:

@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.sweep.bench_process import ProcessResult
 from reprokit.sweep.plan import Job
 from reprokit.sweep.runner import JobAnswer, JobPlace
@@ -32,10 +32,9 @@ class PlaceRunner:
         places: Callable[[], Sequence[JobPlace]],
         measure: Callable[[Job, JobPlace, str], ProcessResult],
         stop: Callable[[], None],
-        notify: Notify,
         patience_s: float = 0.0,
     ) -> None:
-        self.places, self._measure, self._stop, self._notify = places, measure, stop, notify
+        self.places, self._measure, self._stop = places, measure, stop
         self._patience_s = patience_s
         self._waiting: list[Job] = []
         self._answers: queue.SimpleQueue[tuple[JobAnswer, str]] = queue.SimpleQueue()
@@ -104,7 +103,7 @@ class PlaceRunner:
         self._lost[key] = self._lost[key] + 1 if answer.lost else 0
         if self._lost[key] == _MOST_LOST:
             lost = f"{_MOST_LOST} in a row were lost there: {answer.error}"
-            self._notify(f"{answer.place} gets no more jobs of {label}: {lost}")
+            notify(f"{answer.place} gets no more jobs of {label}: {lost}")
 
     def _refused(self, places: Sequence[JobPlace]) -> Iterator[JobAnswer]:
         """Give up the jobs that no place can run."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from reprokit.bench.tuning import RECIPE, PlanSearch
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import WorkFailed
 from reprokit.formatting import counted
 from reprokit.host.command import own_module
@@ -83,7 +83,6 @@ class ClusterSearch:
     runner: PlaceRunner
     replay: Callable[[MachineFields], Sequence[str]]
     keep: Callable[[Sequence[Record]], None]
-    notify: Notify
     progress: Callable[[int, int], None]
 
     def run(self) -> MachineFields:
@@ -108,7 +107,7 @@ class ClusterSearch:
         def check(answer: JobAnswer) -> list[Record]:
             return checked(answer, self.search, machine)
 
-        result = run(jobs, self.runner, lambda _, records: self.keep(records), self.notify, show, check)
+        result = run(jobs, self.runner, lambda _, records: self.keep(records), show, check)
         if result.failed:
             first = result.failed[0]
             message = f"{len(result.failed)} of {counted(len(jobs), 'job')} failed, the first: {first.job.title}"
@@ -127,7 +126,7 @@ class ClusterSearch:
         # One probe for each machine: it avoids all others.
         jobs = [self._job((_PROBE,), tuple(key for key in keys if key != own), own) for own in keys]
         jobs = jobs or [self._job((_PROBE,), ())]
-        result = run(jobs, self.runner, lambda *_: None, self.notify, lambda _: None, check)
+        result = run(jobs, self.runner, lambda *_: None, lambda _: None, check)
         if not found:
             raise WorkFailed(f"no machine of the cluster can measure: {result.failed[0].reasons[-1]}")
         counts = Counter(_text(machine) for _, machine in found.values())
@@ -135,9 +134,9 @@ class ClusterSearch:
         machine: MachineFields = json.loads(most)
         for place, other in found.values():
             if _text(other) != most:
-                self.notify(f"{place} is left out: {_difference(other, machine)}")
+                notify(f"{place} is left out: {_difference(other, machine)}")
         alike = [key for key, (_, other) in found.items() if _text(other) == most]
-        self.notify(f"searching on {len(alike)} of {max(len(keys), 1)} machines: {machine['processor']}")
+        notify(f"searching on {len(alike)} of {max(len(keys), 1)} machines: {machine['processor']}")
         return machine, tuple(key for key in keys if key not in alike)
 
     def _able(self) -> list[JobPlace]:

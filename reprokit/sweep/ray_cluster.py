@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from reprokit.display import Notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.installation import extra_command
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
@@ -74,14 +73,14 @@ class _Nowhere(io.TextIOBase):
         return len(text)
 
 
-def runner(ray: Any, notify: Notify, image: str = "", measure: Measure | None = None) -> PlaceRunner:
+def runner(ray: Any, image: str = "", measure: Measure | None = None) -> PlaceRunner:
     """A runner on all nodes of the connected cluster.
 
     With `image`, `NAME@sha256:...`, Ray starts the workers in this image, and they run the benchmarks directly. It has
     to contain Ray and reprokit. `measure` replaces what a worker does.
     """
     tasks = _Tasks(ray, image, measure or (_in_image if image else _by_bench))
-    return PlaceRunner(tasks.places, tasks.measure, tasks.stop, notify, _PATIENCE_S)
+    return PlaceRunner(tasks.places, tasks.measure, tasks.stop, _PATIENCE_S)
 
 
 def _by_bench(job: Job, device: str) -> ProcessResult:

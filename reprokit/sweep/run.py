@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.results.record import Record
 from reprokit.sweep.answer import records_of
 from reprokit.sweep.plan import Job
@@ -39,7 +39,6 @@ def run(
     jobs: Sequence[Job],
     runner: Runner,
     record: Callable[[str, Sequence[Record]], None],
-    notify: Notify,
     progress: Callable[[SweepResult], None],
     check: Callable[[JobAnswer], list[Record]] = records_of,
 ) -> SweepResult:

@@ -21,7 +21,7 @@ from typing import Any
 from reprokit import paths
 from reprokit.bundle.tools.slurm import Slurm
 from reprokit.bundle.tools.tool import ToolJob
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import EngineError, UsageError
 from reprokit.host import workspace
 from reprokit.host.command import Flood, own_module, run
@@ -77,8 +77,8 @@ class _Array:
 class SlurmRunner:
     """`command` runs a command of Slurm, which is asked every `poll_s` seconds."""
 
-    def __init__(self, notify: Notify, poll_s: float = 5.0, command: Command = command) -> None:
-        self._notify, self._poll_s, self._command = notify, poll_s, command
+    def __init__(self, poll_s: float = 5.0, command: Command = command) -> None:
+        self._poll_s, self._command = poll_s, command
         self._arrays: list[_Array] = []
         # Jobs by variant: all, and those that were lost; variants with a job that was not lost.
         self._all: dict[str, set[str]] = {}
@@ -115,7 +115,7 @@ class SlurmRunner:
         try:
             self._command(["scancel", array.number])
         except EngineError as error:  # the others are to be cancelled, too
-            self._notify(f"the job array {array.number} still runs: {error.message}")
+            notify(f"the job array {array.number} still runs: {error.message}")
 
     def _judged(self, answer: JobAnswer) -> JobAnswer:
         """The answer; it is final if all jobs of its variant were lost so far."""
@@ -144,7 +144,7 @@ class SlurmRunner:
     def _submitted(self, jobs: Sequence[Job]) -> _Array:
         first = jobs[0]
         target = find.target(f"{first.path}:{first.variant}")
-        tool = ToolJob(target, workspace.prepare(target, self._notify), f"{os.getuid()}:{os.getgid()}")
+        tool = ToolJob(target, workspace.prepare(target), f"{os.getuid()}:{os.getgid()}")
         parent = paths.private(paths.private(paths.home()) / "sweeps")
         folder = Path(tempfile.mkdtemp(dir=parent))
         (folder / "answers").mkdir()
@@ -187,7 +187,7 @@ class SlurmRunner:
         except EngineError as error:
             if "Invalid job id" in error.message:  # what is over is forgotten after some minutes
                 return set()
-            self._notify(error.message)
+            notify(error.message)
             return set(array.jobs)
         return {int(word) for word in found.split() if re.fullmatch("[0-9]{1,9}", word)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from reprokit.config.nodes import Node
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.nodes import config, survey
 from reprokit.recipe.spelling import nearest
@@ -34,7 +34,7 @@ def nodes_of(names: Sequence[str], where: str) -> list[Node]:
     return [config.find(name) for name in dict.fromkeys(names)]
 
 
-def runner(nodes: Sequence[Node], notify: Notify) -> PlaceRunner:
+def runner(nodes: Sequence[Node]) -> PlaceRunner:
     """A runner on the nodes that answer; the others are named, and a second name of one machine."""
     places = []
     machines: dict[str, str] = {}
@@ -50,8 +50,5 @@ def runner(nodes: Sequence[Node], notify: Notify) -> PlaceRunner:
         places.append(JobPlace(answer.node.name, answer.node.name, gpus))
     processes = BenchProcesses()
     return PlaceRunner(
-        lambda: places,
-        lambda job, place, device: processes.run(job, on=place.key, device=device),
-        processes.stop,
-        notify,
+        lambda: places, lambda job, place, device: processes.run(job, on=place.key, device=device), processes.stop
     )

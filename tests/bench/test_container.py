@@ -12,6 +12,7 @@ import pytest
 from reprokit.bench.container import bench_name, gpus_for, hiding, machine_lock, marks
 from reprokit.bench.parameters import check_names, parameter
 from reprokit.container.execute import Completed
+from reprokit.display import reporting
 from reprokit.errors import UsageError
 from reprokit.host import gpu as host_gpu
 from reprokit.host.machine import Machine
@@ -110,14 +111,14 @@ def test_benchmarks_share_a_machine_only_on_gpus_of_their_own(first, second, wai
 
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path))
     machine = Machine()
-    with machine_lock(first, machine, notify):
-        with machine_lock(second, Node("a/../node"), notify):
+    with reporting(notify), machine_lock(first, machine):
+        with machine_lock(second, Node("a/../node")):
             pass
         refused = pytest.raises(Waits, match="another benchmark") if waits else nullcontext()
         for same in (machine, Node(machine.identity())):
-            with refused, machine_lock(second, same, notify):
+            with refused, machine_lock(second, same):
                 pass
-    with machine_lock(second, machine, notify):
+    with machine_lock(second, machine):
         pass
 
 

@@ -73,16 +73,16 @@ def test_the_hash_covers_names_and_contents():
 def test_the_sources_are_the_package_without_what_was_built_and_without_links(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    assert "fused_attention/bench/__main__.py" in extension.sources(print)  # the bundled ones
+    assert "fused_attention/bench/__main__.py" in extension.sources()  # the bundled ones
     package = tmp_path / "workspaces" / "fused_attention" / "fused_attention"
     for name in ("__init__.py", "csrc/op.cpp", "__pycache__/a.cpython-311.pyc", "build/op.o"):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(name)
     (package.parent / "README.md").touch()
     sources = {f"fused_attention/{name}": name.encode() for name in ("__init__.py", "csrc/op.cpp")}
-    assert extension.sources(print) == sources
+    assert extension.sources() == sources
     for planted in ("/etc", "/etc/passwd"):
         (package / "planted").symlink_to(planted)
         with pytest.raises(UsageError, match="this is a link"):
-            extension.sources(lambda line: None)
+            extension.sources()
         (package / "planted").unlink()

@@ -101,11 +101,12 @@ def test_it_is_a_bundle_without_images(archive: Path, commit: Commit, store: Sto
     assert {file.sha256 for file in one.files} == {plain(content).sha256 for content in CONTENTS}, "no data"
 
 
-def test_missing_inputs_are_named_and_missing_data_is_excluded(recipe: Path, store: Store, tmp_path: Path):
+def test_missing_inputs_are_named_and_missing_data_is_excluded(
+    recipe: Path, store: Store, tmp_path: Path, reported: list[str]
+):
     store.path(plain(b"data").sha256).unlink()
-    said: list[str] = []
-    export_inputs(["x"], tmp_path / "x.rkit", store, notify=said.append)
-    assert said == ["d.bin is excluded: benchmark data that is not in the store"]
+    export_inputs(["x"], tmp_path / "x.rkit", store)
+    assert reported == ["d.bin is excluded: benchmark data that is not in the store"]
     (tmp_path / "x.rkit").unlink()
     store.path(plain(b"small").sha256).unlink()
     with pytest.raises(SourceError) as error:
@@ -143,20 +144,19 @@ def test_too_little_space_is_reported_first(bring: Bring, archive: Path, store: 
     assert is_empty(node)
 
 
-def test_two_exports_to_one_file_wait_for_each_other(recipe: Path, store: Store, tmp_path: Path):
+def test_two_exports_to_one_file_wait_for_each_other(recipe: Path, store: Store, tmp_path: Path, reported: list[str]):
     target = tmp_path / "x.rkit"
-    said: list[str] = []
-    second = threading.Thread(target=lambda: export_inputs(["x"], target, store, notify=said.append))
+    second = threading.Thread(target=lambda: export_inputs(["x"], target, store))
 
     def meanwhile(done: int, total: int) -> None:
         if not second.ident:
             second.start()
-            while not said:
+            while not reported:
                 second.join(0.01)
 
     export_inputs(["x"], target, store, progress=meanwhile)
     second.join()
-    assert said == ["another export writes this file; waiting for it to end"]
+    assert reported == ["another export writes this file; waiting for it to end"]
     assert len(names_in(target)) == 9 and not list(tmp_path.glob(".x.rkit*"))
 
 
@@ -334,11 +334,11 @@ def forget(engine: Engine, base: Base) -> None:
     assert on_engine(engine, reference) is None
 
 
-def imported(path: Path, connect: Callable[[], Engine], notify: Callable[[str], None] = print) -> int:
+def imported(path: Path, connect: Callable[[], Engine]) -> int:
     """The number of base images that `reprokit store import` loads."""
     with ExitStack() as stack:
         (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
-        return load_bases(file, connect, notify, lambda name: nullcontext(lambda done, total: None))
+        return load_bases(file, connect, lambda name: nullcontext(lambda done, total: None))
 
 
 def with_base(path: Path, digest: str, content: bytes) -> Path:
@@ -348,7 +348,9 @@ def with_base(path: Path, digest: str, content: bytes) -> Path:
     return made.write(path)
 
 
-def test_a_base_is_used_without_a_registry(engine: Engine, base: Base, lock: Lock, store, node, tmp_path, images):
+def test_a_base_is_used_without_a_registry(
+    engine: Engine, base: Base, lock: Lock, store, node, tmp_path, images, reported: list[str]
+):
     other, path = images.base("beside", {"a": b"1"}), tmp_path / "x.rkit"
     write(ExportJob(engine, [engine_image(engine, other)], path, inputs=("x",), store=store))
     before = engine.image(carried_name(base.digest or ""))
@@ -356,13 +358,12 @@ def test_a_base_is_used_without_a_registry(engine: Engine, base: Base, lock: Loc
     engine.remove_image(other)
     forget(engine, base)
     with pytest.raises(SourceError, match="does not have the base image"):
-        locked_base(engine, base, node, print, offline=True)
-    said: list[str] = []
-    assert imported(path, no_engine, said.append) == 0  # type: ignore[arg-type]
-    assert said == ["1 base images are not loaded: no engine answers; repeat the import where an engine runs"]
+        locked_base(engine, base, node, offline=True)
+    assert imported(path, no_engine) == 0  # type: ignore[arg-type]
+    assert reported == ["1 base images are not loaded: no engine answers; repeat the import where an engine runs"]
     assert imported(path, lambda: engine) == 1
     assert engine.image(other) is None, "only bases are loaded"
-    local = locked_base(engine, base, node, print, offline=True)
+    local = locked_base(engine, base, node, offline=True)
     after = engine.image(local.name)
     assert after and after["RootFS"] == before["RootFS"] and local.digest == base.digest
     assert imported(path, lambda: engine) == 0
@@ -383,7 +384,7 @@ def test_the_image_of_a_service_goes_along(engine: Engine, base: Base, lock: Loc
 
 def test_a_strangers_image_of_the_name_is_not_exported(engine: Engine, base: Base, lock: Lock, store, tmp_path, images):
     name = carried_name(base.digest or "")
-    expected = locked_base(engine, base, store, print).image_id
+    expected = locked_base(engine, base, store).image_id
     engine.tag(expected, "reprokit-test-base", "1")
     engine.tag(images.base("evil", {"evil": b"1"}), *name.split(":"))
     try:
@@ -394,7 +395,7 @@ def test_a_strangers_image_of_the_name_is_not_exported(engine: Engine, base: Bas
         engine.remove_image("reprokit-test-base:1")
 
 
-def test_a_base_that_builds_use_is_kept(engine: Engine, tmp_path: Path):
+def test_a_base_that_builds_use_is_kept(engine: Engine, tmp_path: Path, reported: list[str]):
     digest = f"sha256:{secrets.token_hex(32)}"
     name, said = carried_name(digest), list[str]()
     mine = with_base(tmp_path / "mine.rkit", digest, secrets.token_bytes(8))
@@ -402,13 +403,13 @@ def test_a_base_that_builds_use_is_kept(engine: Engine, tmp_path: Path):
     try:
         assert imported(mine, lambda: engine) == 1
         before = on_engine(engine, f"debian:12@{digest}")
-        assert before and imported(others, lambda: engine, said.append) == 0
+        assert before and imported(others, lambda: engine) == 0
         assert on_engine(engine, f"debian:12@{digest}") == before
         assert len(said) == 1 and f"{name} is another image here and is kept" in said[0]
         # A base that no build would use is replaced.
         trust.revoke(engine, [before.image_id])
         assert on_engine(engine, f"debian:12@{digest}") is None
-        assert imported(others, lambda: engine, said.append) == 1
+        assert imported(others, lambda: engine) == 1
         after = on_engine(engine, f"debian:12@{digest}")
         assert after and after.image_id != before.image_id
         assert said[1:] == [f"{name} moved; it pointed to {before.image_id}"]

@@ -92,12 +92,13 @@ def test_a_bundle_of_inputs_brings_all_files_and_the_recipe_renders_there(folder
     assert node.used_locks() == [there / "x" / "x.lock.yaml"]
 
 
-def test_an_image_goes_without_files_that_are_missing_but_its_inputs_do_not(folder: Path, store: Store, tmp_path: Path):
-    said: list[str] = []
-    assert {file.path for file in beside([labels(), labels()], [], said.append)} == FILES.keys() and not said
-    assert {file.path for file in beside([labels("incomplete")], [], said.append)} == FILES.keys()
-    assert len(said) == 1 and "not all files beside it: cannot read 'gone.txt'" in said[0]
-    assert beside([{}, {"reprokit.recipe": "unknown"}], [], said.append) == ()
+def test_an_image_goes_without_files_that_are_missing_but_its_inputs_do_not(
+    folder: Path, store: Store, tmp_path: Path, reported: list[str]
+):
+    assert {file.path for file in beside([labels(), labels()], [])} == FILES.keys() and not reported
+    assert {file.path for file in beside([labels("incomplete")], [])} == FILES.keys()
+    assert len(reported) == 1 and "not all files beside it: cannot read 'gone.txt'" in reported[0]
+    assert beside([{}, {"reprokit.recipe": "unknown"}], []) == ()
     (folder / "more/base.txt").unlink()
     with pytest.raises(UsageError, match=r"cannot read 'more/base\.txt'"):
         export_inputs(["x:v"], tmp_path / "x.rkit", store)
@@ -125,7 +126,7 @@ def test_what_is_too_large_or_has_no_plain_name_is_named(folder: Path):
         (folder / name).write_bytes(bytes(1 << 20))
     (folder / "x.yaml").write_text(yaml.safe_dump(data))
     with pytest.raises(UsageError, match="the files beside the recipes have"):
-        beside([labels()], [], lambda line: None)
+        beside([labels()], [])
 
 
 def test_a_recipe_that_is_unknown_gets_a_folder_of_its_own(folder: Path, tmp_path: Path, monkeypatch):

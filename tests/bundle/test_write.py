@@ -16,6 +16,7 @@ from reprokit.bundle.partial_file import claimed
 from reprokit.bundle.selection import services_left_out
 from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.write import ExportJob, claim, write
+from reprokit.display import reporting
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.oci.model import Layer
 from reprokit.oci.read import EngineImage
@@ -28,7 +29,7 @@ def test_a_pipe_or_a_device_is_not_replaced(tmp_path: Path):
     pipe = tmp_path / "x.rkit"
     os.mkfifo(pipe)
     with pytest.raises(UsageError, match="the target is no regular file"):
-        claim(pipe, pytest.fail)
+        claim(pipe)
     assert pipe.is_fifo() and list(tmp_path.iterdir()) == [pipe]
 
 
@@ -46,7 +47,7 @@ def test_a_target_without_a_name_is_refused(form):
 
 def test_the_file_of_a_killed_process_is_kept_and_two_processes_wait_for_each_other(tmp_path: Path):
     (tmp_path / "partial").write_bytes(b"left")
-    with claimed(tmp_path / "partial", pytest.fail) as file:
+    with claimed(tmp_path / "partial") as file:
         assert file.read() == b"left"
         file.write(b" and more")
     assert (tmp_path / "partial").read_bytes() == b"left and more"
@@ -57,8 +58,8 @@ def test_the_file_of_a_killed_process_is_kept_and_two_processes_wait_for_each_ot
         said.append(line)
         first.close()
 
-    first = claimed(tmp_path / "partial", pytest.fail)
-    with claimed(tmp_path / "partial", renamed) as file:
+    first = claimed(tmp_path / "partial")
+    with reporting(renamed), claimed(tmp_path / "partial") as file:
         assert file.read() == b""
     assert len(said) == 1
 
@@ -69,7 +70,7 @@ def test_a_planted_link_or_pipe_is_refused(tmp_path: Path):
     for plant in (partial.symlink_to, partial.hardlink_to, lambda target: os.mkfifo(partial)):
         plant(mine)
         with pytest.raises(OSError):
-            claimed(partial, pytest.fail)
+            claimed(partial)
         assert mine.read_bytes() == b"mine"
         partial.unlink()
 
@@ -160,7 +161,8 @@ def test_each_missing_image_is_named_with_the_remedy(tmp_path: Path, monkeypatch
 def fstab(volumes: list[str]) -> tuple[str, list[str]]:
     """`/etc/fstab` of an image with these volumes, and what was said."""
     said: list[str] = []
-    files = dict(squashfs.enroot_files({"Volumes": {path: {} for path in volumes}}, said.append))
+    with reporting(said.append):
+        files = dict(squashfs.enroot_files({"Volumes": {path: {} for path in volumes}}))
     return files["/etc/fstab"].decode(), said
 
 

@@ -190,7 +190,7 @@ def test_the_extension_is_built_checked_and_timed_in_a_container(debian_12, tmp_
     assert all(r.environment["build"].startswith("fused_attention-") for r in records)
     engine = Engine.connect()
     # The lock of `bench`: another suite may be at this test, too.
-    with machine_lock(None, engine.host, lambda line: None):
+    with machine_lock(None, engine.host):
         container = f"{usual_name(engine, target('fused-attention:cpu'))}-bench"
         engine.start(container)
         try:

@@ -39,11 +39,11 @@ def locked(recipe, monkeypatch):
     locks = []
 
     @contextmanager
-    def lock(gpus, host, notify):
+    def lock(gpus, host):
         locks.append((gpus, host.name))
         yield
 
-    def measured(engine, container, ask, threads, notify):
+    def measured(engine, container, ask, threads):
         return [MeasuredPeaks(threads=n, peaks={"float32": n}, bandwidths={}) for n in threads]
 
     monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, {"Id": "sha256:1"})))

@@ -79,7 +79,7 @@ def test_failures_are_tried_again_and_two_sweeps_of_a_recipe_wait_for_each_other
     assert isinstance(done.exception, WorkFailed) and "the same command tries" in done.exception.hint
     assert "2 of 2 jobs failed, the first: " in done.exception.message and not (tmp_path / "results").exists()
     (lock,) = (tmp_path / "home" / "state").glob("sweep-*.lock")
-    with file_lock(lock, "", pytest.fail):
+    with file_lock(lock, ""):
         assert sweep("--dry-run").exit_code == 0  # the plan waits for nobody
         waiting = subprocess.Popen([*PROCESS, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert waiting.stderr and f"another sweep of {NAME} is running in this folder" in waiting.stderr.readline()

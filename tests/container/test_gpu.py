@@ -66,8 +66,8 @@ def test_the_engines_refusals_are_told_from_other_errors():
 
 
 @pytest.mark.parametrize("gpus", ["device=0,1", "0"])
-def test_the_request_to_the_engine(engine, made, monkeypatch, gpus):
-    create, bodies, said = engine.create_container, [], []
+def test_the_request_to_the_engine(engine, made, monkeypatch, gpus, reported: list[str]):
+    create, bodies = engine.create_container, []
 
     def accept(name: str, body: dict) -> str:
         """As an engine with GPUs does: this one refuses the request."""
@@ -76,12 +76,12 @@ def test_the_request_to_the_engine(engine, made, monkeypatch, gpus):
 
     monkeypatch.setattr(engine, "create_container", accept)
     monkeypatch.setattr("reprokit.host.gpu.gpus", lambda: [])
-    ensure_running(engine, made, RunOptions(gpus=gpus), said.append)
+    ensure_running(engine, made, RunOptions(gpus=gpus))
     request = {"Driver": "", "Count": 0, "DeviceIDs": ["0", "1"], "Capabilities": [["gpu"]], "Options": {}}
     assert bodies[0]["HostConfig"]["DeviceRequests"] == [request] * (gpus != "0")
     assert ("NVIDIA_VISIBLE_DEVICES=void" in bodies[0]["Env"]) == (gpus == "0")
-    assert any("asks for no GPU" in line for line in said) == (gpus == "0")
-    assert (f"GPUs: {gpus}, through NVIDIA runtime" in said) == (gpus != "0")
+    assert any("asks for no GPU" in line for line in reported) == (gpus == "0")
+    assert (f"GPUs: {gpus}, through NVIDIA runtime" in reported) == (gpus != "0")
 
 
 def test_cdi_is_asked_by_device_names(engine, made, monkeypatch):
@@ -105,11 +105,10 @@ def test_no_gpu_support_is_one_clear_error(made, call):
 
 
 @pytest.mark.parametrize("driver", [False, True])
-def test_a_recipe_that_may_have_a_gpu_goes_on_without(engine, recipe, monkeypatch, driver: bool):
+def test_a_recipe_that_may_have_a_gpu_goes_on_without(engine, recipe, monkeypatch, driver: bool, reported: list[str]):
     monkeypatch.setattr("reprokit.host.gpu.has_device_file", lambda: driver)
-    said: list[str] = []
-    name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"), notify=said.append)
-    assert ("continuing without a GPU" in said[-1]) == driver and any("without" in line for line in said)
+    name = ensure_running(engine, recipe("    requires: {gpu: optional}\n"))
+    assert ("continuing without a GPU" in reported[-1]) == driver and any("without" in line for line in reported)
     assert execute(engine, name, ["printenv", "NVIDIA_VISIBLE_DEVICES"]).stdout == "void\n"
 
 
@@ -131,7 +130,7 @@ subprocess.run(["nsenter", "-t", str(state["pid"]), "-m", "mknod", "-m", "666", 
 
 
 @pytest.mark.long
-def test_a_device_arrives_through_the_hook(engine, made, short_path, monkeypatch):
+def test_a_device_arrives_through_the_hook(engine, made, short_path, monkeypatch, reported: list[str]):
     """On a second engine, whose PATH begins with the hook; it notes what was requested."""
     hook, requested = short_path / "bin" / "nvidia-container-runtime-hook", short_path / "bin" / "asked"
     hook.parent.mkdir()
@@ -142,9 +141,8 @@ def test_a_device_arrives_through_the_hook(engine, made, short_path, monkeypatch
     try:
         second = other.connect()
         second.api.load_image(engine.api.get_image(f"reprokit/{made.label}"))
-        said: list[str] = []
-        name = ensure_running(second, made, RunOptions(gpus="device=0,1", network="none"), said.append)
-        assert said[2:] == ["GPUs: device=0,1, through NVIDIA runtime"]
+        name = ensure_running(second, made, RunOptions(gpus="device=0,1", network="none"))
+        assert reported[2:] == ["GPUs: device=0,1, through NVIDIA runtime"]
         assert requested.read_text() == "0,1"
         written = execute(second, name, ["sh", "-c", "test -c /dev/nvidia0 && echo x > /dev/nvidia0 && echo there"])
         assert written.stdout == "there\n", written

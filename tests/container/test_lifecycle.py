@@ -66,7 +66,7 @@ def test_what_cannot_be_started_makes_nothing(engine, made, base, place):
         ensure_running(engine, made, RunOptions(name=other))
 
 
-def test_ports_are_on_loopback_and_only_a_recipes_moves_if_it_is_taken(engine, recipe):
+def test_ports_are_on_loopback_and_only_a_recipes_moves_if_it_is_taken(engine, recipe, reported: list[str]):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", number := free_port()))
         taken.listen()
@@ -75,11 +75,10 @@ def test_ports_are_on_loopback_and_only_a_recipes_moves_if_it_is_taken(engine, r
             ensure_running(engine, made, RunOptions(ports=(port,)))
         assert "-p" in error.value.hint
         assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
-        said: list[str] = []
-        name = ensure_running(engine, made, notify=said.append)
+        name = ensure_running(engine, made)
     (bound,) = engine.container(name)["NetworkSettings"]["Ports"][f"{number}/tcp"]
     assert int(bound["HostPort"]) > number
-    assert any(bound["HostPort"] in line for line in said)
+    assert any(bound["HostPort"] in line for line in reported)
     ensure_running(engine, made, RunOptions(ports=(port,)))
     bound = engine.container(name)["NetworkSettings"]["Ports"]["80/tcp"]
     assert bound == [{"HostIp": "127.0.0.1", "HostPort": str(number)}]
@@ -87,7 +86,7 @@ def test_ports_are_on_loopback_and_only_a_recipes_moves_if_it_is_taken(engine, r
 
 def test_a_container_for_results_is_of_the_image_and_settings_of_now(engine, recipe, base, sh, call, rebuild):
     def measured(more: str) -> str:
-        return own_container(engine, recipe(more), "bench", None, lambda line: None)
+        return own_container(engine, recipe(more), "bench", None)
 
     name = measured("    shm: 64MiB\n    mounts: [{source: old, target: /data}]\n")
     sh(name, "touch /made/work")

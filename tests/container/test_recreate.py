@@ -22,16 +22,15 @@ def _snapshots(engine, name):
     return [tag for image in images for tag in image.get("RepoTags") or []]
 
 
-def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh):
+def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh, reported: list[str]):
     name = ensure_running(engine, made)
     sh(name, "echo work > /made/work; rm /made/built")
     (place / "extra").mkdir()
     port = Port("127.0.0.1", free_port(), 80)
-    said: list[str] = []
-    ensure_running(engine, made, RunOptions(ports=(port,)), said.append)
+    ensure_running(engine, made, RunOptions(ports=(port,)))
     stop(engine, name)
-    ensure_running(engine, made, RunOptions(mounts=(BindMount(str(place / "extra"), "/extra"),)), said.append)
-    why = [line.split(" for ", 1)[1] for line in said if " for " in line]
+    ensure_running(engine, made, RunOptions(mounts=(BindMount(str(place / "extra"), "/extra"),)))
+    why = [line.split(" for ", 1)[1] for line in reported if " for " in line]
     assert why == [f"port {port.host}; its files stay", "mount /extra; its files stay"]
     script = "cat /made/work; touch /extra/f; printenv PATH; test ! -e /made/built"
     assert sh(name, script) == "work\n/opt/first:/usr/local/bin:/usr/bin:/bin\n"
@@ -45,18 +44,18 @@ def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh):
     assert engine.image(f"reprokit/{made.label}") is not None
 
 
-def test_where_it_fails_the_old_one_is_back(engine, made, base, sh, rebuild):
+def test_where_it_fails_the_old_one_is_back(engine, made, base, sh, rebuild, reported: list[str]):
     name = ensure_running(engine, made)
     sh(name, "echo work > /made/work")
-    before, said = engine.container(name), list[str]()
+    before = engine.container(name)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = Port("127.0.0.1", taken.getsockname()[1], 80)
         with pytest.raises(UsageError, match=f"^127.0.0.1:{port.host} is in use[^\n]*$"):
-            ensure_running(engine, made, RunOptions(ports=(port,)), said.append)
+            ensure_running(engine, made, RunOptions(ports=(port,)))
     # A taken port is reported before anything is stopped.
-    assert (engine.container(name)["State"]["StartedAt"], said) == (before["State"]["StartedAt"], [])
+    assert (engine.container(name)["State"]["StartedAt"], reported) == (before["State"]["StartedAt"], [])
     for _ in ("the same image", "a rebuilt one"):
         with pytest.raises(EngineError, match="GPU"):
             ensure_running(engine, made, RunOptions(gpus="all"))
@@ -105,13 +104,15 @@ def test_running_commands_are_not_killed_for_it(engine, made, base, sh, call, re
             assert used.returncode == 0 and f"{name} is from an older build" in used.stderr, used
 
 
-def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(engine, made, base, sh, call, rebuild):
+def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(
+    engine, made, base, sh, call, rebuild, reported: list[str]
+):
     port = Port("127.0.0.1", free_port(), 80)
-    name, said = ensure_running(engine, made, RunOptions(ports=(port,))), list[str]()
+    name = ensure_running(engine, made, RunOptions(ports=(port,)))
     sh(name, "touch /tmp/temporary; rm /tmp/temporary; cd; pwd")
     rebuild(f"FROM {base}\nENV BUILD=2\n")
-    ensure_running(engine, made, notify=said.append)
-    assert (sh(name, "echo $BUILD"), said) == ("2\n", [f"recreating {name}: its image was rebuilt"])
+    ensure_running(engine, made)
+    assert (sh(name, "echo $BUILD"), reported) == ("2\n", [f"recreating {name}: its image was rebuilt"])
     assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
     assert engine.container(name)["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] == str(port.host)
     sh(name, "touch /made/first")

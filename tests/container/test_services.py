@@ -90,7 +90,7 @@ def test_it_is_reached_by_its_name_and_ends_with_the_container(engine, mine, cal
 def test_bench_and_smoke_have_their_own(engine, mine):
     made = mine.recipe(db("hello"))
     for purpose in ("bench", "smoke"):
-        name = own_container(engine, made, purpose, "none", lambda line: None)
+        name = own_container(engine, made, purpose, "none")
         assert list(services.of_container(engine, name)) == ["db"]
         (stop if purpose == "bench" else remove)(engine, name)
         assert nothing_left(mine)

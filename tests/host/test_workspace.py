@@ -10,6 +10,7 @@ import pytest
 
 from reprokit import paths
 from reprokit.bench import extension
+from reprokit.display import reporting
 from reprokit.errors import UsageError
 from reprokit.host.workspace import copy, locate, prepare, renew
 from reprokit.recipe.find import target
@@ -34,20 +35,21 @@ def paper(tmp_path, monkeypatch):
     return target("paper")
 
 
-def test_folders_are_made_and_the_real_path_is_printed_when_it_is(paper, tmp_path, capsys):
+def test_folders_are_made_and_the_real_path_is_printed_when_it_is(paper, tmp_path, reported):
     root = locate("paper", paper.path)
-    assert prepare(paper, print) == root
+    assert prepare(paper) == root
     assert root.parent == tmp_path / "home" / "workspaces" and root.name.startswith("paper-")
     assert (root / "a/b").is_dir() and (root / "link/x").is_dir()
-    printed, hint = capsys.readouterr().out.splitlines()
+    printed, hint = "\n".join(reported).splitlines()
+    reported.clear()
     assert printed == f"made the workspace {root.resolve()}"
-    prepare(paper, print)
-    assert capsys.readouterr().out == ""
+    prepare(paper)
+    assert not reported
     (root / "mine").touch()
     subprocess.run(hint.partition(": ")[2], shell=True, check=True)
     # A workspace where the user stands comes first.
-    assert prepare(paper, print) == Path("workspaces/paper").resolve() and Path("workspaces/paper/mine").exists()
-    assert capsys.readouterr().out == ""
+    assert prepare(paper) == Path("workspaces/paper").resolve() and Path("workspaces/paper/mine").exists()
+    assert not reported
 
 
 def test_a_link_out_of_the_workspace_is_not_followed(paper, tmp_path):
@@ -55,7 +57,7 @@ def test_a_link_out_of_the_workspace_is_not_followed(paper, tmp_path):
     root.mkdir(parents=True)
     (root / "link").symlink_to("/etc")
     with pytest.raises(UsageError, match="a link is in the way"):
-        prepare(paper, print)
+        prepare(paper)
 
 
 def test_a_bundled_workspace_is_copied_once(paper, tmp_path, monkeypatch):
@@ -63,17 +65,17 @@ def test_a_bundled_workspace_is_copied_once(paper, tmp_path, monkeypatch):
     (bundled / "__pycache__").mkdir(parents=True)
     (bundled / "code.py").write_text("1")
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path / "package")
-    copy = prepare(paper, print)
+    copy = prepare(paper)
     assert sorted(p.name for p in copy.iterdir()) == ["a", "code.py", "link"]
     (copy / "code.py").write_text("mine")
-    assert (prepare(paper, print) / "code.py").read_text() == "mine"
+    assert (prepare(paper) / "code.py").read_text() == "mine"
     assert sorted(p.name for p in copy.parent.iterdir()) == [f".{copy.name}.copied.json", copy.name]
 
 
 def test_a_place_that_cannot_be_written(paper, tmp_path):
     (tmp_path / "home").write_text("a file")
     with pytest.raises(UsageError, match="the workspace cannot be written") as raised:
-        prepare(paper, print)
+        prepare(paper)
     assert "REPROKIT_HOME" in raised.value.hint
 
 
@@ -81,15 +83,15 @@ def test_recipes_of_one_name_in_two_checkouts_share_no_folder(paper, tmp_path, m
     other = tmp_path / "other"
     (other / "recipes").mkdir(parents=True)
     (other / "recipes" / "paper.yaml").write_text(RECIPE)
-    (prepare(paper, print) / "precious").write_text("mine")
+    (prepare(paper) / "precious").write_text("mine")
     monkeypatch.chdir(other)
     theirs = target("paper")
-    assert prepare(theirs, print).parent == tmp_path / "home" / "workspaces"
-    assert not (prepare(theirs, print) / "precious").exists()
+    assert prepare(theirs).parent == tmp_path / "home" / "workspaces"
+    assert not (prepare(theirs) / "precious").exists()
     # A link to the first one's file is not the first one: it may have another lock beside it.
     link = tmp_path / "paper.yaml"
     link.symlink_to(paper.path)
-    assert not (prepare(target(str(link)), print) / "precious").exists()
+    assert not (prepare(target(str(link))) / "precious").exists()
 
 
 def test_reprokits_own_recipe_has_the_plain_name(paper, tmp_path, monkeypatch):
@@ -109,11 +111,11 @@ def test_a_workspace_of_an_earlier_version_is_named_with_the_commands_that_settl
     earlier.mkdir(parents=True)
     (earlier / "precious").write_text("mine")
     with pytest.raises(UsageError) as error:
-        prepare(paper, print)
+        prepare(paper)
     assert error.value.where == str(earlier)
     move, start = (line.partition(": ")[2] for line in error.value.hint.splitlines())
     subprocess.run(move, shell=True, check=True)
-    assert (prepare(paper, print) / "precious").read_text() == "mine"
+    assert (prepare(paper) / "precious").read_text() == "mine"
     assert start == f"mkdir {locate('paper', paper.path)}"
 
 
@@ -157,7 +159,8 @@ NEW = {"more/added.py": "new", "run.py": "new", "src/kernel.cu": "new"}
 
 def renewed(mine, original):
     notes: list[str] = []
-    renew(mine, original, notes.append)
+    with reporting(notes.append):
+        renew(mine, original)
     return notes
 
 
@@ -241,9 +244,9 @@ def test_the_extension_that_is_benchmarked_is_this_reprokits(tmp_path, monkeypat
     place.parent.mkdir(parents=True)
     copy(code.parent.parent, place)
     code.write_text("new")
-    assert extension.sources(print) == {"fused_attention/op.py": b"new"}
+    assert extension.sources() == {"fused_attention/op.py": b"new"}
     # A copy that its user removed is not made anew of what was added since.
     shutil.rmtree(place)
     code.with_name("added.py").write_text("new")
-    assert sorted(extension.sources(print)) == ["fused_attention/added.py", "fused_attention/op.py"]
+    assert sorted(extension.sources()) == ["fused_attention/added.py", "fused_attention/op.py"]
     assert not place.exists()

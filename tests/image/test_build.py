@@ -22,7 +22,7 @@ from reprokit.errors import ReprokitError, SourceError, WorkFailed
 from reprokit.explain.judge import explain
 from reprokit.explain.last import read_log
 from reprokit.image import trust
-from reprokit.image.events import BuildStep, Note, OutputLine
+from reprokit.image.events import BuildStep, OutputLine
 from reprokit.image.lines import HALF, Lines
 from reprokit.image.run import BuildRun
 from tests.support.builds import Builds
@@ -128,7 +128,7 @@ def test_a_step_has_as_many_processors_as_compilers_fit(builds: Builds, monkeypa
     monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
     monkeypatch.setenv("MAX_JOBS", "1")
     builds(ONE_PROCESSOR)
-    assert [note.text for note in builds.seen(Note) if "processors" in note.text] == [
+    assert [note for note in builds.notes if "processors" in note] == [
         "building with 1 of 2 processors, as many compilers as fit into the memory"
     ]
 
@@ -136,10 +136,13 @@ def test_a_step_has_as_many_processors_as_compilers_fit(builds: Builds, monkeypa
 class _Meeting(list):
     """The events of two builds. The one that is first goes on once the other one waits."""
 
+    def __init__(self, notes: list[str]) -> None:
+        self.notes = notes
+
     def append(self, event) -> None:
         super().append(event)
         if isinstance(event, BuildStep):
-            wait_for(lambda: any(isinstance(seen, Note) and "waiting for it" in seen.text for seen in self))
+            wait_for(lambda: any("waiting for it" in note for note in self.notes))
 
 
 def test_an_image_whose_steps_cannot_be_pushed_is_built_here(builds: Builds, engine: Engine):
@@ -151,7 +154,7 @@ def test_an_image_whose_steps_cannot_be_pushed_is_built_here(builds: Builds, eng
 
 def test_two_builds_of_one_recipe(builds: Builds):
     results = []
-    builds.events = _Meeting()
+    builds.events = _Meeting(builds.notes)
     threads = [threading.Thread(target=lambda: results.append(builds(MADE, engine=Engine.connect()))) for _ in range(2)]
     for thread in threads:
         thread.start()
@@ -159,8 +162,7 @@ def test_two_builds_of_one_recipe(builds: Builds):
         thread.join()
     assert sorted(r.built for r in results) == [False, True]
     assert results[0].image_id == results[1].image_id
-    notes = [e.text for e in builds.seen(Note)]
-    assert f"another build of {builds.target.label} is running; waiting for it" in notes
+    assert f"another build of {builds.target.label} is running; waiting for it" in builds.notes
 
 
 def test_a_log_is_bounded_and_has_the_failed_steps_end(builds: Builds, home: Path, monkeypatch):

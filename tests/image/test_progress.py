@@ -6,7 +6,8 @@ import io
 import re
 from types import SimpleNamespace
 
-from reprokit.image.events import BuildStep, Note, OutputLine
+from reprokit.display import notify
+from reprokit.image.events import BuildStep, OutputLine
 from reprokit.image.progress import BuildDisplay, brief, title
 from reprokit.supply.fetch.progress import Progress
 
@@ -27,8 +28,8 @@ def stopped(monkeypatch, *times: float) -> None:
 def test_plain_lines():
     out = io.StringIO()
     with BuildDisplay(out) as shown:
+        notify("base x")
         for event in (
-            Note("base x"),
             BuildStep(1, 5, "base", "FROM x"),
             BuildStep(2, 5, "git", "COPY x y", cached=True),
             BuildStep(3, 5, "apt", "ARG REPROKIT_APT="),

@@ -24,7 +24,7 @@ def imported(index: Index, mirrors: Mirrors, folder):
 
     def run(files: dict[str, str]):
         moment = moment_of("2025-06-01", None, "")
-        recipe = recipe_of("tool", folder(files), moment, mirrors, bundled(), lambda line: None)
+        recipe = recipe_of("tool", folder(files), moment, mirrors, bundled())
         variant = load_text(recipe.text, "recipes/tool.yaml", "tool").variants["cpu"]
         return recipe, variant.pins["torch"], [str(entry) for entry in variant.wheels if "torch" in str(entry)]
 

@@ -36,7 +36,7 @@ def resolved(index: Index, mirrors: Mirrors) -> Callable[..., Versions]:
             preferred=preferred,
             optional=frozenset(text for text, optional in texts.items() if optional),
         )
-        return versions_of(decision, Platform("3.9", "2.31"), mirrors, lambda line: None, f"{day}T23:59:59Z")
+        return versions_of(decision, Platform("3.9", "2.31"), mirrors, f"{day}T23:59:59Z")
 
     return run
 
@@ -271,7 +271,7 @@ def test_a_requirement_that_comes_later_changes_the_wheels(
     index.releases("needy 1.0 2020-01-01 needs inner==1.0; needy 1.1 2020-01-01 needs inner==1.1")
     pins = {"distro": "debian:11", "python": "3.9", "numpy": "1.0"}
     variant = Variant.model_validate({"base": "debian:11", "pins": pins, "wheels": wheels.split()})
-    found = WheelChanges("2021-06-01T23:59:59Z", {}, mirrors, bundled(), lambda line: None)
+    found = WheelChanges("2021-06-01T23:59:59Z", {}, mirrors, bundled())
     changes = found.of(variant, Requirement(requirement))
     if not isinstance(changes, str):
         lines = [f"{change.op} {change.path.removeprefix('/variants/*/')} {change.value}" for change in changes]

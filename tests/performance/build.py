@@ -52,14 +52,11 @@ def serve(label: str) -> None:
     from reprokit.supply.policy import locked
     from reprokit.supply.store import Store
 
-    def quiet(said: object) -> None:
-        pass
-
     target, store = find_target(label), Store()
     rendered = render(target)
     lock = fresh_lock(target, rendered)
     assert lock, f"{label} has no lock"
-    supplier = Supplier(store, Mirrors(store), quiet, quiet, offline=True)
+    supplier = Supplier(store, Mirrors(store), lambda progress: None, offline=True)
     inputs = supplier.inputs(Engine.connect(), label, rendered, lock, False)
     with Gateway(store, inputs.served, locked(label), inputs.base.archives) as proxy, TemporaryDirectory() as folder:
         write_context(Path(folder), rendered.dockerfile, rendered.context)

@@ -30,8 +30,8 @@ USR = BindMount("/usr", "/usr", True)
 
 @pytest.mark.usefixtures("nothing_left")
 def test_peaks_and_points_of_a_recipe(desk, image, monkeypatch):
-    def with_usr(engine, target, options, notify):
-        return ensure_running(engine, target, replace(options, mounts=(USR,)), notify)
+    def with_usr(engine, target, options):
+        return ensure_running(engine, target, replace(options, mounts=(USR,)))
 
     monkeypatch.setattr("reprokit.bench.container.ensure_running", with_usr)
     match = re.search(r"model name\s*: *(.*)", Path("/proc/cpuinfo").read_text())
@@ -70,7 +70,7 @@ class Stub:
 def test_without_a_compiler_anywhere_the_package_is_named(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(WorkFailed) as raised:
-        peaks.processors(Stub(), "c", lambda argv: Completed(1), [1], print)
+        peaks.processors(Stub(), "c", lambda argv: Completed(1), [1])
     assert "needs a C++ compiler" in raised.value.message and "`g++`" in raised.value.hint
 
 
@@ -82,7 +82,7 @@ printf '#!/bin/sh\necho \047{"threads": 1, "peaks": {"float32": 9}, "bandwidths"
 
 
 @pytest.mark.parametrize("compiler", ["fake", pytest.param("c++", marks=[pytest.mark.compiler, pytest.mark.long])])
-def test_this_machine_compiles_for_an_image_without_a_compiler(tmp_path, monkeypatch, compiler):
+def test_this_machine_compiles_for_an_image_without_a_compiler(tmp_path, monkeypatch, compiler, reported: list[str]):
     stub, program = Stub(), tmp_path / "tmp/reprokit-peaks"
     if compiler == "fake":
         (tmp_path / "c++").write_text(FAKE)
@@ -100,17 +100,16 @@ def test_this_machine_compiles_for_an_image_without_a_compiler(tmp_path, monkeyp
         done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, check=False)
         return Completed(done.returncode, done.stdout, done.stderr)
 
-    notes: list[str] = []
-    (measured,) = peaks.processors(stub, "c", ask, [1], notes.append)
-    assert measured.threads == 1 and measured.peaks["float32"] > 0 and "no C++ compiler" in notes[0]
+    (measured,) = peaks.processors(stub, "c", ask, [1])
+    assert measured.threads == 1 and measured.peaks["float32"] > 0 and "no C++ compiler" in reported[0]
 
 
 def test_loops_that_fail_or_forge_their_output_are_refused():
     answers = iter([Completed(0), Completed(0), Completed(1, "", "9 MB of memory are available\n")])
     with pytest.raises(WorkFailed, match="the loops failed: 9 MB of memory are available"):
-        peaks.processors(Stub(), "c", lambda argv: next(answers), [1], print)
+        peaks.processors(Stub(), "c", lambda argv: next(answers), [1])
     rates = ('{"float32": 0}', '{"float32": 1e999}', '{"%s": 1}' % ("x" * 200))
     forged = [f'{{"threads": 1, "peaks": {rate}, "bandwidths": {{}}}}' for rate in rates]
     for line in (*forged, '{"threads": -1, "peaks": {}, "bandwidths": {}}', "{"):
         with pytest.raises(SourceError):
-            peaks.processors(Stub(), "c", lambda argv, line=line: Completed(0, line), [1], print)
+            peaks.processors(Stub(), "c", lambda argv, line=line: Completed(0, line), [1])

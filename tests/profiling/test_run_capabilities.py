@@ -13,6 +13,7 @@ from reprokit.bench import container
 from reprokit.container.attach import Command
 from reprokit.container.execute import Completed
 from reprokit.container.settings import RunOptions
+from reprokit.display import reporting
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.mounts import BindMount
 from reprokit.profiling import run
@@ -31,7 +32,7 @@ class Stub:
 
     host = SimpleNamespace(name="")
 
-    def ensure_running(self, engine, target, options: RunOptions, notify) -> str:
+    def ensure_running(self, engine, target, options: RunOptions) -> str:
         if unknown := set(options.capabilities) - self.known:
             raise EngineError(f'invalid CapAdd: unknown capability: "CAP_{unknown.pop()}"')
         self.made.append((options.capabilities, options.root))
@@ -65,7 +66,8 @@ def profile(tmp_path, monkeypatch):
         monkeypatch.setattr(run, "numeric_user", lambda engine, container, described, user: "0:0")
         with Folder(tmp_path) as folder:
             command = Command(["./a.out"], user=user)
-            run.profile(stub, None, command, RunOptions(), tool, folder, lambda *_: 0, stub.notices.append)
+            with reporting(stub.notices.append):
+                run.profile(stub, None, command, RunOptions(), tool, folder, lambda *_: 0)
         return stub.made
 
     return with_stub

@@ -65,7 +65,7 @@ def mirrors(store: Store, *entries: MirrorEntry, hosts: tuple[str, ...] = ()) ->
 def locked(store: Store, url: str, *entries: MirrorEntry, hosts: tuple[str, ...] = ()) -> int:
     """Lock a recipe's file; returns its size."""
     file = RecipeFile(name="f", urls=["https://files.test/f"], path="/f").model_copy(update={"urls": [url]})
-    return lock_file(file, mirrors(store, *entries, hosts=hosts), lambda line: None).size
+    return lock_file(file, mirrors(store, *entries, hosts=hosts)).size
 
 
 PRIVATE = """

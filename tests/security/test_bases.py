@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from reprokit.display import reporting
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.image.base import bootstrap as bootstrap_module
@@ -96,8 +97,8 @@ def made(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REPROKIT_HOME", str(home))
-        with store.in_use():
-            base = locked_base(engine, lock, store, notify)
+        with store.in_use(), reporting(notify):
+            base = locked_base(engine, lock, store)
         assert base.name == name_of(RELEASE, lock.bootstrap)
         yield Made(lock, engine.image(base.image_id), store, said, outside, beside, seen)
     beside.rmdir()
@@ -156,7 +157,7 @@ def test_an_image_of_a_recipe_called_base_is_no_base(engine, made: Made):
     assert attack.startswith("reprokit/base:")
     planted = engine.import_image(io.BytesIO(root_file_system()), attack.partition(":")[0], key, [])
     try:
-        found = locked_base(engine, made.base, made.store, pytest.fail)
+        found = locked_base(engine, made.base, made.store)
         assert found.image_id == made.image["Id"] != planted
         with pytest.raises(ReprokitError):
             target_of("own/base")
@@ -167,7 +168,7 @@ def test_an_image_of_a_recipe_called_base_is_no_base(engine, made: Made):
 @pytest.mark.xdist_group("bases")
 def test_equal_packages_give_equal_layers(engine, made: Made, home: Path):
     name = f"reprokit/own/base:{unique('again')}"
-    again = bootstrap(engine, name, RELEASE, made.base.bootstrap, made.store, lambda line: None)
+    again = bootstrap(engine, name, RELEASE, made.base.bootstrap, made.store)
     try:
         image = engine.image(name)
         assert image["Id"] == again and image["RootFS"]["Layers"] == made.image["RootFS"]["Layers"]
@@ -243,7 +244,7 @@ def test_what_goes_wrong_is_one_error_and_leaves_nothing(
     name, tag = f"reprokit/own/base:{unique('bad')}", unique("stage")
     monkeypatch.setattr(bootstrap_module.secrets, "token_hex", lambda size: tag)
     lock = packages(*entries, essential=essential, **scripts)
-    with pytest.raises(kind, match=words):
-        bootstrap(engine, name, RELEASE, lock, Store(), interrupt)
+    with pytest.raises(kind, match=words), reporting(interrupt):
+        bootstrap(engine, name, RELEASE, lock, Store())
     assert engine.container(f"reprokit-stage-{tag}") is None and engine.image(f"reprokit/own/stage:{tag}") is None
     assert engine.image(name) is None

@@ -22,6 +22,7 @@ from reprokit.bundle.load import checked
 from reprokit.bundle.model import BesideFile, RecipeText
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.recipes import Recipes, of_images
+from reprokit.display import reporting
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.host.workspace import locate
@@ -50,7 +51,7 @@ def verified(stack: ExitStack, path: Path) -> Bundle:
 def unpack(path: Path, yes: bool = False) -> list[str]:
     """Put the bundle's workspaces in their places; returns the lines for the user."""
     lines: list[str] = []
-    with ExitStack() as stack, workspaces.workspaces(verified(stack, path), yes, lines.append) as put:
+    with ExitStack() as stack, reporting(lines.append), workspaces.workspaces(verified(stack, path), yes) as put:
         lines += put()
     return lines
 
@@ -164,14 +165,14 @@ def test_a_workspace_that_is_swapped_after_the_check_is_not_taken(tmp_path, fold
         evil = workspace(made(), [(entry("f"), b"evil")]).blobs[member.path]
         assert len(evil) == member.size
         if not swapped:
-            stack.enter_context(workspaces.workspaces(bundle, False, print))()
+            stack.enter_context(workspaces.workspaces(bundle, False))()
             assert [p.read_bytes() for p in folder.glob("brought-w-*/f")] == [b"good"]
             return
         with path.open("r+b") as file:
             file.seek(member.offset)
             file.write(evil)
         with pytest.raises(UsageError, match="was changed since it was verified"):
-            stack.enter_context(workspaces.workspaces(bundle, False, print))
+            stack.enter_context(workspaces.workspaces(bundle, False))
         assert not [*folder.glob("*")]
 
 

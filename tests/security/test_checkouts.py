@@ -113,16 +113,16 @@ def test_what_replaces_a_file_that_was_read_is_not_waited_for(recipe: Path, name
     paper, lock = target("paper"), lock_file.read(lock_path(recipe))
     image, labels = Image("paper:cpu", b"{}", ()), {f"{LABEL}.recipe": "paper", f"{LABEL}.variant": "cpu"}
     assert where_in(paper, ("base",)) == f"{recipe}:3"
-    assert describe(image, labels, print).recipe_text == inputs._texts(recipe, lock).recipe == RECIPE
+    assert describe(image, labels).recipe_text == inputs._texts(recipe, lock).recipe == RECIPE
     plant("pipe", recipe.parent / name)
     with pytest.raises(UsageError, match="this is not a regular file"):
         inputs._texts(recipe, lock)
     if name == "paper.lock.yaml":
-        assert describe(image, labels, print).lock_text == ""
+        assert describe(image, labels).lock_text == ""
         return
     assert where_in(paper, ("base",)) == str(recipe)
     with pytest.raises(UsageError, match="this is not a regular file"):
-        describe(image, labels, print)
+        describe(image, labels)
 
 
 @pytest.mark.usefixtures("ends")
@@ -155,7 +155,7 @@ def test_a_record_of_a_copy_in_a_checkout_is_not_read(tmp_path, monkeypatch, kin
 
     def prepare(home: str) -> None:
         monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / home))
-        keep_up("paper", package / "recipes" / "paper.yaml", print)
+        keep_up("paper", package / "recipes" / "paper.yaml")
 
     plant(kind, record)
     prepare("home")
@@ -181,10 +181,10 @@ def test_a_record_of_a_copy_that_is_none(tmp_path):
     (original / "a").write_text("new")
     for text in ("[]", "[" * 100_000, '{"": "x"}', '{"a\\u0000": "x"}', '{"\\ud800": "x"}', '{"a": 1}', "\udcff"):
         record.write_bytes(text.encode("utf-8", "surrogateescape"))
-        renew(place, original, print)
+        renew(place, original)
     record.write_bytes(good)  # the control
     (place / "a").write_text("old")
-    renew(place, original, print)
+    renew(place, original)
     assert (place / "a").read_text() == "new"
 
 
@@ -227,7 +227,7 @@ def send(folder: Path) -> list[str]:
         return SimpleNamespace(returncode=0)
 
     connection: Any = SimpleNamespace(node=SimpleNamespace(name="far"), feed=feed)
-    workspace_copy._fill(connection, "/caches/paper", None, lambda line: None)  # type: ignore[arg-type]
+    workspace_copy._fill(connection, "/caches/paper", None)  # type: ignore[arg-type]
     with tarfile.open(fileobj=io.BytesIO(stream.getvalue())) as tar:
         return tar.getnames()
 
@@ -239,7 +239,7 @@ def read_repository(folder: Path) -> list[str]:
 @pytest.mark.parametrize("reader", [export, send, read_repository])
 def test_folders_are_not_followed_without_end(folder: Path, monkeypatch, reader: Callable[[Path], list[str]]):
     monkeypatch.setattr("reprokit.bundle.workspaces.workspace_of", lambda recipe: ("paper", folder))
-    monkeypatch.setattr(workspace_copy, "prepare", lambda target, notify: folder)
+    monkeypatch.setattr(workspace_copy, "prepare", lambda target: folder)
     deepen(folder, DEPTH.most)
     names = reader(folder)  # the control
     assert reader is export or f"{'d/' * DEPTH.most}file" in names
@@ -274,12 +274,12 @@ def test_an_extension_has_a_bounded_size(tmp_path, monkeypatch):
     package.mkdir(parents=True)
     (package / "op.py").write_text("1")
     monkeypatch.chdir(tmp_path)
-    assert extension.sources(print) == {"fused_attention/op.py": b"1"}
+    assert extension.sources() == {"fused_attention/op.py": b"1"}
     for name in ("a", "b"):
         (package / name).touch()
         os.truncate(package / name, 12 << 20)
     with pytest.raises(UsageError, match="bytes in the package"):
-        extension.sources(print)
+        extension.sources()
 
 
 # --- Files in the current folder that are called as modules of Python: none of them is imported
@@ -351,5 +351,5 @@ def test_the_lock_of_a_stranger_gives_no_package_to_a_new_lock(tmp_path, upstrea
     for name in ("Supplier", "locked_base"):
         monkeypatch.setattr(f"reprokit.image.lock.resolve.{name}", Nothing)
     update = update_of((), evil, old)
-    lock_variant(locks_beside.NONE, evil, store, local_mirrors(store), old, update, lambda line: None)
+    lock_variant(locks_beside.NONE, evil, store, local_mirrors(store), old, update)
     assert folder.followed(new)[0] == base

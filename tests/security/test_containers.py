@@ -87,7 +87,7 @@ def test_a_source_that_a_container_replaces_is_not_mounted(engine, stranger, out
     assert list(outside.iterdir()) == []
 
 
-def test_a_container_of_an_older_reprokit_is_made_anew(engine, stranger, outside):
+def test_a_container_of_an_older_reprokit_is_made_anew(engine, stranger, outside, reported: list[str]):
     """It has a mount of its own for the recipe's folder."""
     made = stranger.recipe(MOUNT)
     (stranger.workspace / "data").mkdir(parents=True)
@@ -110,10 +110,9 @@ def test_a_container_of_an_older_reprokit_is_made_anew(engine, stranger, outside
     (outside / "written").unlink()
     log.log_path(earlier).parent.mkdir(parents=True)
     log.log_path(earlier).write_text("what it printed\n")
-    said: list[str] = []
-    name = ensure_running(engine, made, notify=said.append)
-    assert said[0] == f"{earlier} is called {name} now: containers belong to a checkout"
-    assert "for this version of reprokit; its files stay" in said[1] and engine.container(earlier) is None
+    name = ensure_running(engine, made)
+    assert reported[0] == f"{earlier} is called {name} now: containers belong to a checkout"
+    assert "for this version of reprokit; its files stay" in reported[1] and engine.container(earlier) is None
     assert log.log_path(name).read_text() == "what it printed\n"
     execute(engine, name, ["sh", "-c", WRITE], logged=False)
     assert sh(engine, name, "cat /made/work; readlink /data") == "work\n/workspace/data\n"
@@ -171,11 +170,11 @@ class Node:
 
 
 def on_this_machine(made: Target) -> str:
-    return str(prepare(made, print))
+    return str(prepare(made))
 
 
 def on_node(made: Target) -> str:
-    return workspace_copy.workspace(Node(), str(paths.home() / "cache"), made, print)  # type: ignore[arg-type]
+    return workspace_copy.workspace(Node(), str(paths.home() / "cache"), made)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("make", [on_this_machine, on_node])
@@ -310,7 +309,7 @@ def test_two_checkouts_have_two_containers_and_two_workspaces(engine, stranger, 
     theirs = ensure_running(engine, target(stranger.name))
     assert theirs != own
     assert sh(engine, theirs, "ls /workspace /made") == "/made:\n\n/workspace:\n"
-    measured = own_container(engine, target(stranger.name), "bench", "none", print)
+    measured = own_container(engine, target(stranger.name), "bench", "none")
     assert measured == f"{theirs}-bench"
     (mount,) = engine.container(measured)["Mounts"]
     (their_mount,) = engine.container(theirs)["Mounts"]
@@ -333,7 +332,7 @@ def test_two_checkouts_have_two_containers_and_two_workspaces(engine, stranger, 
     assert run_verb("exec", theirs, "--", "true").returncode == 0
 
 
-def test_labels_of_an_image_claim_no_checkout(engine, stranger, checkout):
+def test_labels_of_an_image_claim_no_checkout(engine, stranger, checkout, reported: list[str]):
     """A container of an earlier version, made of an image that names the user's checkout in labels of its own."""
     checkout("mine")
     origin = names.ContainerOrigin.of(engine, target(stranger.name))
@@ -349,9 +348,10 @@ def test_labels_of_an_image_claim_no_checkout(engine, stranger, checkout):
         "reprokit.workspace": origin.workspace, "reprokit.recipe-file": origin.recipe_file,
     }  # fmt: skip
     engine.create_container(name, {"Image": stranger.image, "Entrypoint": ["sleep", "100"], "Labels": labels})
-    said: list[str] = []
-    own = ensure_running(engine, target(stranger.name), notify=said.append)
-    assert own == usual_name(engine, target(stranger.name)) != name and f"`reprokit rm {name}` removes it" in said[0]
+    own = ensure_running(engine, target(stranger.name))
+    assert (
+        own == usual_name(engine, target(stranger.name)) != name and f"`reprokit rm {name}` removes it" in reported[0]
+    )
     assert engine.container(own)["Mounts"][0]["Source"] == origin.workspace
     # A container that its user started by hand of such an image is nobody's, whatever its labels say.
     by_hand = stranger.by_hand(Labels={**labels, names.SETTINGS: to_label(forged)}, Entrypoint=["sleep", "100"])

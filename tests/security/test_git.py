@@ -60,7 +60,7 @@ def test_submodules_without_an_end(repositories: Repositories, store: Store):
 
 
 def new_from(mirrors: Mirrors) -> None:
-    opened(ADDRESS, "", mirrors, print)
+    opened(ADDRESS, "", mirrors)
 
 
 def lock(mirrors: Mirrors) -> None:
@@ -164,7 +164,7 @@ def server(short_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SshSer
 @pytest.mark.slow
 def test_a_key_of_the_agent_opens_repositories_of_the_users_own_hosts_only(server: SshServer, store: Store):
     def locked(source: Source, *hosts: str) -> list:
-        return lock_git(source, Mirrors(store, Configuration(hosts=hosts), (), PipSettings(), AptSettings()), print)
+        return lock_git(source, Mirrors(store, Configuration(hosts=hosts), (), PipSettings(), AptSettings()))
 
     forge = Forge(server.root / "forge")
     forge.commit("team/part", "part.txt")

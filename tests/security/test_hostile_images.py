@@ -124,7 +124,7 @@ def test_root_only_where_it_is_asked_for(engine, stranger, running):
     made = stranger.recipe()
     folder = output(engine, running, "sh", "-c", "echo work > $HOME/work; echo $HOME").strip()
     with pytest.raises(UsageError, match="was not made for root") as error:
-        in_container(engine, running, Command(["id"], user="root"), print)
+        in_container(engine, running, Command(["id"], user="root"))
     assert "run --user root" in error.value.hint
     for path in stranger.workspace.iterdir():
         path.unlink()
@@ -163,9 +163,9 @@ def test_setuid_programs_and_names_of_users_gain_nothing(engine, stranger, runni
     engine.start(control)
     assert output(engine, control, "suid-id", "-u") == "0\n"
     with pytest.raises(UsageError, match="'fake' root"):
-        in_container(engine, running, Command(["id"], user="fake"), print)
+        in_container(engine, running, Command(["id"], user="fake"))
     assert output(engine, running, "id", "-u", user="fake") == "0\n"  # the control: the engine believes the image
-    assert in_container(engine, running, Command(["sh", "-c", "[ $(id -u) = 1 ]"], user="daemon"), print) == 0
+    assert in_container(engine, running, Command(["sh", "-c", "[ $(id -u) = 1 ]"], user="daemon")) == 0
 
 
 GROUPS = {

@@ -19,7 +19,6 @@ from reprokit.bundle.load import checked, signer
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.image import trust
-from reprokit.image.events import Note
 from reprokit.image.labels import kind_of_name
 from tests.support.builds import TOOLS, Builds, root_file_system
 from tests.support.images import built, tar_of
@@ -201,7 +200,7 @@ def test_a_copied_label_is_not_up_to_date(engine: Engine, base: str, home: Path,
         assert engine.image(name)["Config"]["Labels"]["reprokit.inputs"] == first.inputs and evil != first.image_id
         again = builds(dockerfile)
         assert again.built and again.image_id != evil and engine.image(name)["Id"] == again.image_id
-        notes = [event.text for event in builds.seen(Note) if "is unverified" in event.text]
+        notes = [note for note in builds.notes if "is unverified" in note]
         assert len(notes) == 1 and f"`reprokit trust add {builds.target.label}`" in notes[0]
         # Told to trust it, build takes it.
         engine.tag(evil, *name.split(":"))

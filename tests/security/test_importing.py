@@ -63,7 +63,7 @@ def hostile(tmp_path: Path, mark: Path) -> Path:
 
 def made(tree, store, name="evil"):
     mirrors = Mirrors(store, pip=PipSettings())
-    return recipe_of(name, tree, moment_of("2024-01-01", None, ""), mirrors, bundled(), lambda line: None)
+    return recipe_of(name, tree, moment_of("2024-01-01", None, ""), mirrors, bundled())
 
 
 @pytest.mark.slow
@@ -190,7 +190,7 @@ def test_a_name_with_an_address_is_not_taken_from_an_index(
     pip = PipSettings(index=f"http://127.0.0.1:{upstream.port}/simple/")
     mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=pip)
     tree, moment = FolderTree(tmp_path / "repository"), moment_of("2024-01-01", None, "")
-    found = recipe_of("tool", tree, moment, mirrors, bundled(), lambda line: None)
+    found = recipe_of("tool", tree, moment, mirrors, bundled())
     assert ("internal" in found.versions.pins) is taken
     assert any("installed from" in question.text for question in found.decision.questions) is not taken
 

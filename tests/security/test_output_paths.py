@@ -44,7 +44,7 @@ def appended() -> None:
 
 def export(tool: str) -> Callable[[], None]:
     job = ToolJob(Target(load_text(RECIPE, "paper.yaml", "paper"), "cpu", Path("paper.yaml")), Path("/w"), "1:1")
-    return lambda: write_tool(TOOLS[tool], job, None, print) and None
+    return lambda: write_tool(TOOLS[tool], job, None) and None
 
 
 def locked() -> None:

@@ -131,7 +131,7 @@ def test_another_user_reads_a_store_only_where_its_group_may(short_path: Path, m
 
     def use(remembered: int) -> tuple[str, int | None]:
         own = Store(store.root)
-        with own.in_use(print):
+        with own.in_use():
             found = own.path(sha256).read_text(), own.remembered("kind", "key")
             own.remember("kind", "key", remembered)
         return found

@@ -99,7 +99,7 @@ def test_a_cuda_pin_that_conda_cannot_read(tmp_path):
     for cuda, words in (("2.0~/x", "conda cannot read"), ("11.8", "no set of conda packages")):
         variant = Variant(base="debian:12", conda=["a==1"], conda_channels=["c"], pins={"cuda": cuda})
         with pytest.raises(UsageError, match=words):
-            lock_conda(variant, Platform("3.11"), channels, lambda line: None)  # type: ignore[arg-type]
+            lock_conda(variant, Platform("3.11"), channels)  # type: ignore[arg-type]
 
 
 WHEEL = LockedInput("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "file": "x-1.whl"}, ())

@@ -155,7 +155,7 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
 def commits_of(name: str, commit: str, store: Store) -> tuple[GitCommit, ...]:
     """The commit and its submodules, in the store."""
     source = Source(name="top", git=f"https://forge.test/{name}", commit=commit, path="/top", submodules=True)
-    return lock_git(source, local_mirrors(store), lambda line: None)
+    return lock_git(source, local_mirrors(store))
 
 
 @pytest.mark.slow

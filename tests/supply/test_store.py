@@ -4,6 +4,7 @@ import hashlib
 import threading
 from pathlib import Path
 
+from reprokit.display import reporting
 from reprokit.supply.store import Store, key_of
 
 
@@ -45,10 +46,10 @@ def test_users_share_the_store_and_who_frees_space_waits_for_all(store: Store):
     order: list[str] = []
 
     def free() -> None:
-        with store.alone(order.append):
+        with store.alone():
             order.append("alone")
 
-    with store.in_use(order.append), store.in_use(order.append):
+    with reporting(order.append), store.in_use(), store.in_use():
         freeing = threading.Thread(target=free)
         freeing.start()
         while not order:
@@ -63,10 +64,10 @@ def test_users_wait_while_space_is_freed(store: Store):
     order: list[str] = []
 
     def use() -> None:
-        with store.in_use(order.append):
+        with store.in_use():
             order.append("used")
 
-    with store.alone():
+    with reporting(order.append), store.alone():
         user = threading.Thread(target=use)
         user.start()
         while not order:

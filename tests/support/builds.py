@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.display import reporting
 from reprokit.engine import Engine
 from reprokit.image import build as build_module
 from reprokit.image.build import BuildResult, build
@@ -90,13 +91,16 @@ class Builds:
         self.engine, self.monkeypatch = engine, monkeypatch
         self.target = target_of(unique("build"), base)
         self.events: list[Event] = []
+        self.notes: list[str] = []
 
     def __call__(self, dockerfile: str, engine: Engine | None = None, **options: object) -> BuildResult:
         """`dockerfile` without its first lines, which put in the base and keep layers of other tests away."""
         text = f"ARG BASE\nFROM ${{BASE}}\nENV TEST={self.target.recipe.name}\n" + dockerfile
         self.monkeypatch.setattr(build_module, "render", lambda target: rendered(text))
         self.events.clear()
-        return build(engine or self.engine, self.target, BuildOptions(**options), self.events.append)
+        self.notes.clear()
+        with reporting(self.notes.append):
+            return build(engine or self.engine, self.target, BuildOptions(**options), self.events.append)
 
     def seen(self, kind: type) -> list:
         return [event for event in self.events if isinstance(event, kind)]

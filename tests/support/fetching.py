@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reprokit.config import Configuration, MirrorEntry
+from reprokit.display import reporting
 from reprokit.supply.fetch.places import OwnAddresses
 from reprokit.supply.fetch.pool import Fetched, fetch_all
 from reprokit.supply.fetch.settings import Settings
@@ -60,7 +61,8 @@ class Fetch:
 
     def __call__(self, *wants: LockedInput, settings: Settings = QUICK, offline: bool = False) -> Fetched:
         self.places.settings = replace(settings, lost=self.store.lost)
-        return fetch_all(wants, self.places, notify=self.lines.append, offline=offline)
+        with reporting(self.lines.append):
+            return fetch_all(wants, self.places, offline=offline)
 
     def partial(self, data: bytes, of: bytes) -> Path:
         """A partial file of `of`, left by an earlier process."""

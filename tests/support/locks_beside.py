@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from reprokit.display import reporting
 from reprokit.engine import Engine
 from reprokit.image.lock.beside import followed, remember
 from reprokit.image.lock.sections import sections
@@ -64,6 +65,7 @@ class Folder:
     def followed(self, target: Target) -> tuple[str, dict[str, list[str]], list[str]]:
         """What a new lock follows: the version of the base and the packages by block; and the lines for the user."""
         lines: list[str] = []
-        base, sets = followed(NONE, target, render(target).installs, None, local_mirrors(self.store), lines.append)
+        with reporting(lines.append):
+            base, sets = followed(NONE, target, render(target).installs, None, local_mirrors(self.store))
         version = base.bootstrap.packages[0].version if base and base.bootstrap else ""
         return version, {i.block: [p.name for p in packages] for i, packages in sets.sets.items()}, lines

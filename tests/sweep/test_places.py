@@ -13,6 +13,7 @@ from dataclasses import replace
 import pytest
 
 from reprokit.config.nodes import Node
+from reprokit.display import reporting
 from reprokit.errors import UsageError
 from reprokit.host.gpu import GpuDevice
 from reprokit.nodes import probe, survey
@@ -53,9 +54,10 @@ class Machines:
         return LOST if {place.key, job.label} & {*self.lost} else DONE
 
     def results(self, *submitted, patience_s: float = 0):
-        runner = PlaceRunner(lambda: self.places, self.measure, lambda: None, self.notes.append, patience_s=patience_s)
+        runner = PlaceRunner(lambda: self.places, self.measure, lambda: None, patience_s=patience_s)
         runner.submit(submitted)
-        return list(runner.results())
+        with reporting(self.notes.append):
+            return list(runner.results())
 
 
 def test_a_gpu_runs_one_job_at_a_time_and_a_job_without_a_gpu_has_its_machine_to_itself():
@@ -95,7 +97,7 @@ def test_a_place_that_loses_three_jobs_in_a_row_of_one_recipe_gets_no_more_of_it
     bad = Counter(each.error for each in answers if each.job.label == "x:cpu")
     assert bad == {"lost": 3, NONE_LEFT: 2}
     results = iter([LOST, LOST, DONE, LOST, LOST, LOST])
-    runner = PlaceRunner(lambda: [PLAIN], lambda *_: next(results), lambda: None, print)
+    runner = PlaceRunner(lambda: [PLAIN], lambda *_: next(results), lambda: None)
     runner.submit(jobs(8))
     errors = [each.error for each in runner.results()]
     assert errors == ["lost", "lost", "", *["lost"] * 3, *[NONE_LEFT] * 2]
@@ -109,7 +111,7 @@ def test_jobs_wait_for_a_place_that_comes_back():
 
 
 def test_jobs_that_are_submitted_while_results_are_read_run():
-    runner = PlaceRunner(lambda: [PLAIN], lambda *_: DONE, lambda: None, print)
+    runner = PlaceRunner(lambda: [PLAIN], lambda *_: DONE, lambda: None)
     runner.submit(jobs(1))
     seen = []
     for each in runner.results():
@@ -124,7 +126,7 @@ def test_a_bug_of_a_runner_loses_the_job_and_cancel_forgets_what_waits():
         raise ValueError("oops")
 
     stopped = []
-    runner = PlaceRunner(lambda: [PLAIN], broken, lambda: stopped.append(1), print)
+    runner = PlaceRunner(lambda: [PLAIN], broken, lambda: stopped.append(1))
     runner.submit(jobs(1))
     assert [(each.error, each.lost) for each in runner.results()] == [("ValueError: oops", True)]
     runner.submit(jobs(3))
@@ -142,7 +144,7 @@ def test_each_gpu_of_this_machine_is_a_device(monkeypatch, count):
         return DONE
 
     monkeypatch.setattr(BenchProcesses, "run", run)
-    runner = here.runner(print)
+    runner = here.runner()
     runner.submit(jobs(4, gpu="required"))
     answers = {(each.output, each.error) for each in runner.results()}
     assert answers == {("done", "")} if count else {("", "no machine has a GPU")}
@@ -178,7 +180,8 @@ def surveyed(monkeypatch):
         ]
         monkeypatch.setattr(survey, "survey", lambda nodes, limit_s: answers)
         notes: list[str] = []
-        return ssh.runner([], notes.append).places(), notes
+        with reporting(notes.append):
+            return ssh.runner([]).places(), notes
 
     return places
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprokit.display import reporting
 from reprokit.errors import WorkFailed
 from reprokit.sweep.bench_process import ProcessResult
 from reprokit.sweep.places import PlaceRunner
@@ -33,7 +34,7 @@ class Cluster:
         self.ran: list[tuple[str, tuple[str, ...], str]] = []
         self.notes: list[str] = []
         self.stopped = threading.Event()
-        self.runner = PlaceRunner(lambda: self.places, self.measure, self.stopped.set, self.notes.append)
+        self.runner = PlaceRunner(lambda: self.places, self.measure, self.stopped.set)
 
     def measure(self, job, place, device):
         self.ran.append((place.name, job.measurements, device))
@@ -48,9 +49,8 @@ class Cluster:
 
     def search(self, journal, **changes):
         job, ignored = job_of(journal.search, **changes), lambda done, count: None
-        return ClusterSearch(
-            journal.search, job, self.runner, journal.replay, journal.keep, self.notes.append, ignored
-        ).run()
+        with reporting(self.notes.append):
+            return ClusterSearch(journal.search, job, self.runner, journal.replay, journal.keep, ignored).run()
 
 
 @pytest.fixture

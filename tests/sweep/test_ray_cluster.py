@@ -99,10 +99,10 @@ def desk(engine: Engine, debian_12: object, nodes: RayNodes, tmp_path: Path, mon
 
 @pytest.mark.long
 @pytest.mark.xdist_group("ray")
-def test_200_jobs_on_four_nodes_with_one_killed_twice(nodes, tmp_path, capfd):
+def test_200_jobs_on_four_nodes_with_one_killed_twice(nodes, tmp_path, capfd, reported: list[str]):
     """All are recorded, none twice; afterwards nothing is left to do."""
     (tmp_path / "results").mkdir()
-    file, notes, recorded = tmp_path / "results" / "x.jsonl", [], []
+    file, notes, recorded = tmp_path / "results" / "x.jsonl", reported, []
 
     def record(name, records):
         lines.append(tmp_path, f"results/{name}.jsonl", records)
@@ -113,8 +113,8 @@ def test_200_jobs_on_four_nodes_with_one_killed_twice(nodes, tmp_path, capfd):
 
     asked = jobs(200)
     with ray_cluster.connected() as ray:
-        runner = ray_cluster.runner(ray, notes.append, measure=by_process)
-        result = run(asked, runner, record, notes.append, lambda result: None)
+        runner = ray_cluster.runner(ray, measure=by_process)
+        result = run(asked, runner, record, lambda result: None)
     records = lines.read(file)
     assert (result.recorded, result.failed) == (200, []), notes
     assert len(records) == len({record.job for record in records}) == 200
@@ -129,7 +129,7 @@ def test_200_jobs_on_four_nodes_with_one_killed_twice(nodes, tmp_path, capfd):
 @pytest.mark.xdist_group("ray")
 def test_a_job_that_needs_a_gpu_finds_none(ray, monkeypatch):
     monkeypatch.setattr(ray_cluster, "_PATIENCE_S", 0)
-    runner = ray_cluster.runner(ray, print, measure=by_process)
+    runner = ray_cluster.runner(ray, measure=by_process)
     runner.submit(jobs(1, gpu="required"))
     assert [(answer.error, answer.final) for answer in runner.results()] == [("no machine has a GPU", True)]
 
@@ -139,7 +139,7 @@ def test_a_job_that_needs_a_gpu_finds_none(ray, monkeypatch):
 def test_an_image_is_requested_of_ray_by_its_digest(ray):
     """Starting it takes podman on the nodes, which is not tested here."""
     image = f"registry.example.org/x@sha256:{'0' * 64}"
-    tasks = ray_cluster.runner(ray, print, image)._measure.__self__
+    tasks = ray_cluster.runner(ray, image)._measure.__self__
     assert tasks._environment == {"runtime_env": {"image_uri": image}}
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from reprokit.display import reporting
 from reprokit.sweep.answer import records_of
 from reprokit.sweep.run import run
 from reprokit.sweep.runner import JobAnswer, JobPlace
@@ -46,7 +47,8 @@ def ran(of, count=3):
     def record(name, records):
         recorded.extend((name, each.job) for each in records)
 
-    return run(jobs(count), runner, record, notes.append, lambda result: None), runner, recorded, notes
+    with reporting(notes.append):
+        return run(jobs(count), runner, record, lambda result: None), runner, recorded, notes
 
 
 @pytest.mark.parametrize(
@@ -96,7 +98,7 @@ def test_an_interrupt_cancels_and_keeps_what_is_recorded(error):
 
     runner = Answers(of)
     with pytest.raises(error):
-        run(jobs(3), runner, lambda name, records: recorded.append(records), print, lambda result: None)
+        run(jobs(3), runner, lambda name, records: recorded.append(records), lambda result: None)
     assert len(recorded) == 1 and runner.cancelled
 
 

@@ -65,7 +65,7 @@ def on_cpu(planned):
 
 
 def answers(fake: FakeSlurm, jobs):
-    runner = SlurmRunner(print, 0.01, fake)
+    runner = SlurmRunner(0.01, fake)
     runner.submit(jobs)
     return list(runner.results())
 
@@ -132,7 +132,7 @@ def test_a_failed_job_goes_to_another_node_if_there_is_one(planned):
 
 
 def sweep(fake: FakeSlurm, jobs):
-    return run(jobs, SlurmRunner(print, 0.01, fake), lambda recipe, records: None, print, lambda result: None)
+    return run(jobs, SlurmRunner(0.01, fake), lambda recipe, records: None, lambda result: None)
 
 
 @pytest.mark.parametrize("count", [1, 2, 16])
@@ -158,8 +158,8 @@ def test_a_node_whose_runtime_fails_does_not_end_the_sweep(on_cpu):
     assert result.recorded == len(on_cpu) and not result.failed
 
 
-def test_a_slurm_that_does_not_reply_for_a_while_ends_nothing(planned):
-    replies, notes, late = iter([EngineError("squeue failed: busy"), ""]), [], []
+def test_a_slurm_that_does_not_reply_for_a_while_ends_nothing(planned, reported: list[str]):
+    replies, notes, late = iter([EngineError("squeue failed: busy"), ""]), reported, []
     fake = FakeSlurm(lambda file, job: late.append((file, job)))
 
     def command(words):
@@ -171,13 +171,13 @@ def test_a_slurm_that_does_not_reply_for_a_while_ends_nothing(planned):
         write(*late[0])
         return reply
 
-    runner = SlurmRunner(notes.append, 0.01, command)
+    runner = SlurmRunner(0.01, command)
     runner.submit(planned[:1])
     assert [each.error for each in runner.results()] == [""] and notes[-1] == "squeue failed: busy"
 
 
-def test_cancel_ends_the_arrays_and_one_that_stays_hides_no_other(planned):
-    fake, notes = FakeSlurm(write), []
+def test_cancel_ends_the_arrays_and_one_that_stays_hides_no_other(planned, reported: list[str]):
+    fake, notes = FakeSlurm(write), reported
 
     def broken(words):
         reply = fake(words)
@@ -186,7 +186,7 @@ def test_cancel_ends_the_arrays_and_one_that_stays_hides_no_other(planned):
         return reply
 
     for command in (fake, broken):
-        runner = SlurmRunner(notes.append, 0.01, command)
+        runner = SlurmRunner(0.01, command)
         runner.submit(planned)
         runner.cancel()
         assert [call[0] for call in fake.calls[-2:]] == ["scancel", "scancel"] and len(fake.submitted) % 2 == 0
@@ -206,7 +206,7 @@ def test_without_an_image_or_slurm_the_remedy_is_named(planned, on_cpu, x):
     with pytest.raises(EngineError, match="false failed"):
         slurm_array.command(["false"])
     with pytest.raises(EngineError, match="returned no job number"):
-        SlurmRunner(print, 1, lambda words: "$(x)").submit([job for job in planned if job.variant == "cuda"])
+        SlurmRunner(1, lambda words: "$(x)").submit([job for job in planned if job.variant == "cuda"])
 
 
 @pytest.mark.network

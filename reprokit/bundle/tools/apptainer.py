@@ -16,7 +16,7 @@ from pathlib import Path
 
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.container.mounts import WORKSPACE
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.explain.last import explain_by
 from reprokit.host.command import Flood, exchange
@@ -57,14 +57,14 @@ class Apptainer:
         ]
         return "".join(f"{line}\n" for line in lines)
 
-    def finish(self, path: Path, notify: Notify) -> str:
+    def finish(self, path: Path) -> str:
         """Build the SIF beside the file. Raises UsageError if it exists, WorkFailed if Apptainer cannot build it."""
         sif = path.with_suffix(".sif")
         if sif.exists() or sif.is_symlink():  # perhaps a link of a stranger's checkout
             raise UsageError("the SIF exists already", str(sif), "remove it, or name another definition: -o")
         if shutil.which("apptainer") is None:
             return f"Apptainer is not installed here; where it is: `apptainer build {sif.name} {path.name}`"
-        code, log = _built(["apptainer", "build", str(sif), str(path)], notify)
+        code, log = _built(["apptainer", "build", str(sif), str(path)])
         if code is None:
             by_hand = f"without a limit: `apptainer build {sif.name} {path.name}`"
             raise WorkFailed(f"Apptainer did not build {sif.name} in {_LIMIT_S / 3600:g} h", str(path), by_hand)
@@ -76,7 +76,7 @@ class Apptainer:
         return f"{sif} built"
 
 
-def _built(command: Sequence[str], notify: Notify) -> tuple[int | None, str]:
+def _built(command: Sequence[str]) -> tuple[int | None, str]:
     """The exit code, None after `_LIMIT_S`, and the output, of which each line is passed on as it comes."""
     log, shown = bytearray(), 0
     deadline = time.monotonic() + _LIMIT_S

@@ -8,7 +8,6 @@ from typing import Any
 
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.container.mounts import WORKSPACE
-from reprokit.display import Notify
 
 _HOME = "/tmp/home"
 # Docker resolves the source of a mount at each start. What runs in the container can replace a folder of the workspace
@@ -58,5 +57,5 @@ class DevContainer:
             found["hostRequirements"] = requires
         return json.dumps(found, indent=2) + "\n"
 
-    def finish(self, path: Path, notify: Notify) -> str:
+    def finish(self, path: Path) -> str:
         return "open the folder in VS Code and choose `Reopen in Container`, or run `devcontainer up`"

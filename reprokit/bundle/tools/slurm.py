@@ -10,7 +10,6 @@ from pathlib import Path
 
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.container.mounts import WORKSPACE
-from reprokit.display import Notify
 
 _SCRIPT = """\
 set -eu
@@ -88,7 +87,7 @@ class Slurm:
         )
         return "".join(f"{line}\n" for line in head) + script
 
-    def finish(self, path: Path, notify: Notify) -> str:
+    def finish(self, path: Path) -> str:
         return f"`sbatch {path.name} COMMAND...` runs a command; REPROKIT_IMAGE and REPROKIT_WORKSPACE name other paths"
 
 

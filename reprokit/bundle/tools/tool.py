@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.host.disk import unwritable
 from reprokit.image.labels import image_name, minimum_driver
@@ -76,12 +75,12 @@ class OtherTool(Protocol):
     def usual_path(self, job: ToolJob) -> Path: ...
     def text(self, job: ToolJob) -> str: ...
 
-    def finish(self, path: Path, notify: Notify) -> str:
+    def finish(self, path: Path) -> str:
         """Do what follows the writing of the file; returns a line for the user."""
         ...
 
 
-def write(tool: OtherTool, job: ToolJob, out: Path | None, notify: Notify) -> tuple[Path, str]:
+def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
     """Write the tool's file; returns its path and a line for the user. Raises UsageError if another file is there.
 
     `out` is opened as the user named it. The usual path is in the current folder, perhaps a stranger's: no link in it
@@ -99,4 +98,4 @@ def write(tool: OtherTool, job: ToolJob, out: Path | None, notify: Notify) -> tu
                     raise UsageError("the file exists and differs", str(path), "remove it") from None
     except OSError as error:
         raise unwritable(error, "the file", path) from None
-    return path, tool.finish(path, notify)
+    return path, tool.finish(path)

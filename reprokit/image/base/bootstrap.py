@@ -17,7 +17,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from reprokit import paths
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import LABEL, OWN_IMAGES, Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
@@ -44,21 +44,21 @@ def name_of(release: Release, locked: Bootstrap | None = None) -> str:
     return f"{name}-{content_key(locked.packages)}" if locked else name
 
 
-def bootstrapped(engine: Engine, release: Release, locked: Bootstrap, store: Store, notify: Notify) -> dict[str, Any]:
+def bootstrapped(engine: Engine, release: Release, locked: Bootstrap, store: Store) -> dict[str, Any]:
     """The image of the base of these packages, which is made if the engine does not have it. Raises as `bootstrap`."""
     name = name_of(release, locked)
     file = paths.home() / "locks" / f"{name.replace('/', '-').replace(':', '-')}.lock"
     # Two builds may need it at the same time.
-    with file_lock(file, f"another build is making {name}; waiting for it", notify):
+    with file_lock(file, f"another build is making {name}; waiting for it"):
         image = engine.image(name)
         if image is None:
             notify(f"bootstrapping {release.name} from {len(locked.packages)} packages")
-            image = engine.image(bootstrap(engine, name, release, locked, store, notify))
+            image = engine.image(bootstrap(engine, name, release, locked, store))
     assert image is not None
     return image
 
 
-def bootstrap(engine: Engine, name: str, release: Release, locked: Bootstrap, store: Store, notify: Notify) -> str:
+def bootstrap(engine: Engine, name: str, release: Release, locked: Bootstrap, store: Store) -> str:
     """Make the base called `name` from exactly the locked packages; returns its image ID.
 
     The same packages give the same layer. Raises SourceError if a package is not in the store, UsageError if it cannot
@@ -67,7 +67,7 @@ def bootstrap(engine: Engine, name: str, release: Release, locked: Bootstrap, st
     stage = Stage.of(locked.packages, store)
     sources = sources_of(release)
     with TemporaryFile(dir=paths.private(paths.home() / "tmp")) as spool:
-        with _configured(engine, release, stage, sources, notify) as container:
+        with _configured(engine, release, stage, sources) as container:
             try:
                 files = RootFileSystem(engine.export(container), spool, release.name)
             except (tarfile.TarError, EOFError) as error:
@@ -93,7 +93,7 @@ def bootstrap(engine: Engine, name: str, release: Release, locked: Bootstrap, st
 
 
 @contextmanager
-def _configured(engine: Engine, release: Release, stage: Stage, sources: str, notify: Notify) -> Iterator[str]:
+def _configured(engine: Engine, release: Release, stage: Stage, sources: str) -> Iterator[str]:
     """A container in which all packages have been configured; it and its image are removed afterwards."""
     tag = secrets.token_hex(8)
     name = f"reprokit-stage-{tag}"

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from reprokit.display import Notify
+from reprokit.display import notify, reporting
 from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.image.base.release import Release
 from reprokit.redact import redact
@@ -48,13 +48,7 @@ def installed(release: Release) -> str:
     )
 
 
-def asked(
-    release: Release,
-    script: str,
-    arguments: Sequence[str],
-    environment: Mapping[str, str],
-    notify: Notify,
-) -> str:
+def asked(release: Release, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """The output of a shell script in an empty system `$1` with the release's apt sources, used by APT_CONFIG.
 
     No package is downloaded or unpacked. Raises EngineError if the host cannot run mmdebstrap, SourceError if the
@@ -110,7 +104,8 @@ printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
 
 def sources_of(release: Release) -> str:
     """The apt sources of an image of this release, which mmdebstrap knows without a network."""
-    text = asked(release, 'cat "$1/etc/apt/sources.list"', [], {}, lambda line: None)
+    with reporting(lambda line: None):
+        text = asked(release, 'cat "$1/etc/apt/sources.list"', [], {})
     # mmdebstrap names the host's keyring if the host's own apt does not trust the release.
     return re.sub(r"^(deb) \[[^]\n]*\]", r"\1", text, flags=re.MULTILINE)
 
@@ -140,7 +135,7 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     return SourceError(what)
 
 
-def resolve(release: Release, store: Store, notify: Notify) -> Bootstrap:
+def resolve(release: Release, store: Store) -> Bootstrap:
     """The packages of a bootstrap of this release today.
 
     Raises EngineError if the host cannot run mmdebstrap, SourceError if the archive does not answer.
@@ -148,7 +143,7 @@ def resolve(release: Release, store: Store, notify: Notify) -> Bootstrap:
     arguments = ['--aptopt=Acquire::Languages "none"']
     with Gateway(store, ServedSet(), archives=_Everything()) as gateway:
         try:
-            text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments(), notify)
+            text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments())
         except SourceError as error:
             raise gateway.unreached(f"the packages of {release.name} cannot be resolved") or error from None
     packages = packages_of(text, store)

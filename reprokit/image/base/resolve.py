@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import bundled
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import OWN_IMAGES, Engine, labels_of
 from reprokit.errors import SourceError, UsageError
 from reprokit.formatting import counted
@@ -54,7 +54,7 @@ class BaseImage:
         return f"{self.reference}: {where} ({self.digest or self.image_id})"
 
 
-def resolve_base(engine: Engine, reference: str, notify: Notify = lambda line: None) -> BaseImage:
+def resolve_base(engine: Engine, reference: str) -> BaseImage:
     """Make the engine have the base image of a recipe's reference.
 
     Raises SourceError with everything that was tried if no registry has it and it cannot be bootstrapped.
@@ -66,7 +66,7 @@ def resolve_base(engine: Engine, reference: str, notify: Notify = lambda line: N
     if found:
         return found
     tried: list[str] = []
-    return pulled(engine, reference, tried, notify) or _of_today(engine, reference, tried, notify)
+    return pulled(engine, reference, tried) or _of_today(engine, reference, tried)
 
 
 def on_engine(engine: Engine, reference: str) -> BaseImage | None:
@@ -98,7 +98,7 @@ def carried_name(digest: str) -> str:
     return f"{OWN_IMAGES}/base:{digest.replace(':', '-')}"
 
 
-def pulled(engine: Engine, reference: str, tried: list[str], notify: Notify) -> BaseImage | None:
+def pulled(engine: Engine, reference: str, tried: list[str]) -> BaseImage | None:
     """Pull the image from its registry or a mirror; None if all fail, with their errors in `tried`."""
 
     def pull(place: str, name: str) -> BaseImage:
@@ -135,7 +135,7 @@ def described(reference: str, name: str, image: dict[str, Any], how: str, digest
     return BaseImage(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
 
 
-def _of_today(engine: Engine, reference: str, tried: list[str], notify: Notify) -> BaseImage:
+def _of_today(engine: Engine, reference: str, tried: list[str]) -> BaseImage:
     """Make the base from today's packages, as if it had just been locked: a lock of the same packages finds it."""
     release = release_of(reference)
     if release is None:
@@ -143,10 +143,10 @@ def _of_today(engine: Engine, reference: str, tried: list[str], notify: Notify) 
     notify(f"no registry has {reference} ({tried[0].partition(': ')[2]}); bootstrapping {release.name} from packages")
     store = Store()
     mirrors = Mirrors(store)
-    with store.in_use(notify):
-        base = Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, notify))
-        fetch_all(base.locked_inputs(), mirrors, notify=notify)
-        made = locked_base(engine, base, store, notify)
+    with store.in_use():
+        base = Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store))
+        fetch_all(base.locked_inputs(), mirrors)
+        made = locked_base(engine, base, store)
     engine.tag(made.image_id, *name_of(release).rsplit(":", 1))
     return replace(made, name=name_of(release))
 
@@ -186,7 +186,7 @@ def _nearest(reference: str) -> str:
     return "" if reference in listed else f"{reference} is not listed{nearest(reference, listed)}"
 
 
-def lock_base(engine: Engine, reference: str, store: Store, notify: Notify) -> Base:
+def lock_base(engine: Engine, reference: str, store: Store) -> Base:
     """Lock a recipe's base: today's digest in its registry, or the packages of a bootstrap if no registry has it.
 
     The engine's own images are ignored, so that the lock does not depend on the machine. For an image of several
@@ -203,7 +203,7 @@ def lock_base(engine: Engine, reference: str, store: Store, notify: Notify) -> B
     if release is None:
         raise not_served(reference, tried)
     notify(f"no registry has {reference} ({tried[0].partition(': ')[2]}); resolving the packages of {release.name}")
-    return Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store, notify))
+    return Base(reference=reference, bootstrap=mmdebstrap.resolve(release, store))
 
 
 def check_base(engine: Engine, base: Base) -> None:
@@ -212,7 +212,7 @@ def check_base(engine: Engine, base: Base) -> None:
         mmdebstrap.installed(_release(base))
 
 
-def locked_base(engine: Engine, base: Base, store: Store, notify: Notify, offline: bool = False) -> BaseImage:
+def locked_base(engine: Engine, base: Base, store: Store, offline: bool = False) -> BaseImage:
     """Make the engine have the locked base.
 
     A bootstrap needs no network: its packages are in the store. With `offline` no image is pulled. Raises SourceError
@@ -220,11 +220,11 @@ def locked_base(engine: Engine, base: Base, store: Store, notify: Notify, offlin
     """
     if base.bootstrap:
         release = _release(base)
-        image = bootstrapped(engine, release, base.bootstrap, store, notify)
+        image = bootstrapped(engine, release, base.bootstrap, store)
         return described(base.reference, name_of(release, base.bootstrap), image, "bootstrapped")
     reference = f"{base.reference.partition('@')[0]}@{base.digest}"
     tried: list[str] = []
-    found = on_engine(engine, reference) or (None if offline else pulled(engine, reference, tried, notify))
+    found = on_engine(engine, reference) or (None if offline else pulled(engine, reference, tried))
     if found:
         return found
     if offline:
@@ -235,10 +235,10 @@ def locked_base(engine: Engine, base: Base, store: Store, notify: Notify, offlin
     raise not_served(reference, tried)
 
 
-def moved_base(engine: Engine, base: Base, store: Store, notify: Notify) -> list[Moved]:
+def moved_base(engine: Engine, base: Base, store: Store) -> list[Moved]:
     """What changed upstream since the base was locked. Raises SourceError if no registry answers."""
     if base.bootstrap:
-        now = mmdebstrap.resolve(_release(base), store, notify)
+        now = mmdebstrap.resolve(_release(base), store)
         return moved_packages("base", base.bootstrap.packages, {p.name: p.version for p in now.packages})
     tried: list[str] = []
     digest = published_digest(engine, base.reference, tried)
@@ -250,14 +250,14 @@ def moved_base(engine: Engine, base: Base, store: Store, notify: Notify) -> list
     return [Moved("base", base.reference, base.digest or "", digest or "", what)]
 
 
-def successor_base(base: Base, store: Store, notify: Notify) -> tuple[Base, tuple[str, ...]]:
+def successor_base(base: Base, store: Store) -> tuple[Base, tuple[str, ...]]:
     """A bootstrap of today's packages, to replace one whose packages no mirror has any more, and the differences.
 
     The packages that apt installs on it must be resolved again. An image by digest is returned unchanged.
     """
     if base.bootstrap is None:
         return base, ()
-    now = mmdebstrap.resolve(_release(base), store, notify)
+    now = mmdebstrap.resolve(_release(base), store)
     return base.model_copy(update={"bootstrap": now}), drifts(base.bootstrap.packages, now.packages)
 
 

@@ -15,7 +15,7 @@ from itertools import combinations
 from pathlib import Path
 
 from reprokit import paths
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.base.resolve import on_engine, published_digest
@@ -78,12 +78,7 @@ def locks_beside(target: Target, store: Store) -> Iterator[LockBeside]:
 
 
 def followed(
-    engine: Engine,
-    target: Target,
-    installs: Sequence[AptInstall],
-    base: Base | None,
-    mirrors: Mirrors,
-    notify: Notify = lambda line: None,
+    engine: Engine, target: Target, installs: Sequence[AptInstall], base: Base | None, mirrors: Mirrors
 ) -> tuple[Base | None, FollowedSets]:
     """The base and apt sets of the lock beside that has the most in common and whose files are still served.
 

@@ -11,7 +11,7 @@ from reprokit.compat.model import ResolvedVersion
 from reprokit.compat.pins import of_project, resolved_wheels
 from reprokit.compat.stack import stack_of, stated_wheels
 from reprokit.compat.version import begins, parts
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import WorkFailed
 from reprokit.host.fit import in_words
 from reprokit.image.lock.read import variant_lock
@@ -74,7 +74,7 @@ def _of_apt(packages: Collection[AptPackage], pins: Mapping[str, str]) -> Iterat
             yield name, upstream[1]
 
 
-def errors_of(target: Target, force: bool, notify: Notify, lock: VariantLock | None = None) -> list[str]:
+def errors_of(target: Target, force: bool, lock: VariantLock | None = None) -> list[str]:
     """The errors that `force` ignores, one line each. `lock` is one that is not written yet.
 
     Raises WorkFailed if there are errors and no `force`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import cache, partial
 
-from reprokit.display import Notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.image.base.resolve import BaseImage, moved_base
@@ -21,21 +20,19 @@ from reprokit.supply.store import Store
 
 
 def outdated(
-    engine: Engine, target: Target, lock: VariantLock, store: Store, mirrors: Mirrors, notify: Notify
+    engine: Engine, target: Target, lock: VariantLock, store: Store, mirrors: Mirrors
 ) -> tuple[list[Moved], list[ReprokitError]]:
     """Everything that moved, by section, and the errors of sections that could not be checked."""
-    supplier = Supplier(store, mirrors, notify)
+    supplier = Supplier(store, mirrors)
 
     @cache
     def base() -> BaseImage:
         supplier.files(lock.base.locked_inputs())
         return supplier.base(engine, lock)
 
-    tools = Tools(mirrors, notify, engine, base)
+    tools = Tools(mirrors, engine, base)
     request = request_of(target, render(target), lock.machine)
-    checks: list[Callable[[], Iterable[Moved]]] = [
-        partial(moved_base, engine, each, store, notify) for each in lock.bases
-    ]
+    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, each, store) for each in lock.bases]
     checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]
     found: list[Moved] = []
     errors: list[ReprokitError] = []

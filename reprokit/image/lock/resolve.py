@@ -9,7 +9,7 @@ from typing import Any
 from packaging.utils import canonicalize_name
 
 from reprokit import __version__
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.base.resolve import lock_base, locked_base
@@ -78,7 +78,6 @@ def lock_variant(
     mirrors: Mirrors,
     old: VariantLock | None,
     update: Update,
-    notify: Notify,
     as_of: str = "",
 ) -> VariantLock:
     """Lock one variant. Sections of `old` that are neither stale nor in `update` are kept.
@@ -94,16 +93,16 @@ def lock_variant(
     beside, sets = None, FollowedSets()
     if {"base", "apt"} & redo and "base" not in update.sections:
         installs = () if "apt" in update.sections else rendered.installs
-        beside, sets = followed(engine, target, installs, kept, mirrors, notify)
-    base = kept or beside or lock_base(engine, target.variant.base, store, notify)
+        beside, sets = followed(engine, target, installs, kept, mirrors)
+    base = kept or beside or lock_base(engine, target.variant.base, store)
     # apt runs in the base, whose own packages decide which apt packages fit.
     redo |= {"apt"} if "base" in redo else set()
-    Supplier(store, mirrors, notify).files(base.locked_inputs())
-    here = locked_base(engine, base, store, notify)
-    services = old.services if old and "services" not in redo else _services(engine, target, store, notify)
+    Supplier(store, mirrors).files(base.locked_inputs())
+    here = locked_base(engine, base, store)
+    services = old.services if old and "services" not in redo else _services(engine, target, store)
     machine = MACHINES.get(here.architecture, here.architecture)
     request = replace(request_of(target, rendered, machine), followed=sets)
-    tools = Tools(mirrors, notify, engine, lambda: here)
+    tools = Tools(mirrors, engine, lambda: here)
     found: dict[str, Any] = {}
     refs = refs_of(old.git) if old else {}
     # Wheels come from the same commits of tags and branches as git's section, which is resolved first.
@@ -141,14 +140,14 @@ def refs_of(commits: Iterable[GitCommit]) -> dict[tuple[str, str], str]:
     return {(entry.url, entry.ref): entry.commit for entry in commits if entry.ref}
 
 
-def _services(engine: Engine, target: Target, store: Store, notify: Notify) -> dict[str, Base]:
+def _services(engine: Engine, target: Target, store: Store) -> dict[str, Base]:
     """The images of services, locked as base images are. Those of recipes are in the recipes' own locks."""
     images = {name: service.image for name, service in target.variant.services.items() if service.image}
-    return {name: lock_base(engine, image, store, notify) for name, image in images.items()}
+    return {name: lock_base(engine, image, store) for name, image in images.items()}
 
 
 def data_of(
-    recipe: Recipe, old: Sequence[PlainFile | RecordFile], unknown: bool, mirrors: Mirrors, notify: Notify
+    recipe: Recipe, old: Sequence[PlainFile | RecordFile], unknown: bool, mirrors: Mirrors
 ) -> tuple[PlainFile | RecordFile, ...]:
     """The files of the recipe's benchmarks. Big files of unknown checksum are downloaded only if `unknown`."""
     known = {file.name: file for file in old}
@@ -162,7 +161,7 @@ def data_of(
             listed = source(scheme).find(record, data.name, mirrors)
             found.append(listed.model_copy(update={"sha256": data.sha256}))
         elif data.sha256 or unknown:
-            found.append(lock_file(data, mirrors, notify))
+            found.append(lock_file(data, mirrors))
         else:
             notify(f"data {data.name} is not locked: its checksum is unknown; --data downloads it")
     return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.image.base.resolve import BaseImage, check_base, locked_base, successor_base
 from reprokit.image.inputs import Inputs
@@ -29,13 +29,12 @@ class Supplier:
 
     store: Store
     mirrors: Mirrors
-    notify: Notify = lambda line: None
     on_progress: Callable[[Progress], None] = lambda progress: None
     offline: bool = False
 
     def files(self, inputs: list[LockedInput]) -> Fetched:
         """Fetch these files. Raises FetchFailed, EngineError."""
-        return fetch_all(inputs, self.mirrors, self.on_progress, self.notify, self.offline)
+        return fetch_all(inputs, self.mirrors, self.on_progress, self.offline)
 
     def commits(self, lock: VariantLock) -> int:
         """Fetch everything of a lock that is no file; returns how many were missing. Raises SourceError."""
@@ -43,12 +42,12 @@ class Supplier:
 
     def base(self, engine: Engine, lock: VariantLock) -> BaseImage:
         """Put the base onto the engine; the files of a bootstrap are in the store. Raises SourceError, EngineError."""
-        return locked_base(engine, lock.base, self.store, self.notify, self.offline)
+        return locked_base(engine, lock.base, self.store, self.offline)
 
     def image(self, engine: Engine, base: Base) -> BaseImage:
         """Put one base, such as the image of a service, onto the engine, and before it what it is made of."""
         self.files(base.locked_inputs())
-        return locked_base(engine, base, self.store, self.notify, self.offline)
+        return locked_base(engine, base, self.store, self.offline)
 
     def inputs(self, engine: Engine, label: str, rendered: Rendered, lock: VariantLock, drift: bool) -> Inputs:
         """All inputs of a build of the variant `label`, its base on the engine.
@@ -74,16 +73,16 @@ class Supplier:
 
     def drifted(self, engine: Engine, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:
         """The lock with today's apt packages, fetched, and the differences."""
-        base, of_the_base = successor_base(lock.base, self.store, self.notify)
+        base, of_the_base = successor_base(lock.base, self.store)
         now = lock.model_copy(update={"base": base})
         self.files(now.base.locked_inputs())
         here = self.base(engine, now)
         # All packages are resolved again, as a newer one may need newer dependencies.
-        apt, as_of = lock_apt(rendered.installs, Tools(self.mirrors, self.notify, engine, lambda: here))
+        apt, as_of = lock_apt(rendered.installs, Tools(self.mirrors, engine, lambda: here))
         now = now.model_copy(update={"apt": apt, "apt_as_of": as_of})
         self.files(now.locked_inputs())
         drift = (*of_the_base, *drifts(lock.apt, apt))
-        self.notify(f"drifted from the lock: {', '.join(drift)}")
+        notify(f"drifted from the lock: {', '.join(drift)}")
         return now, drift
 
 

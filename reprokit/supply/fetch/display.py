@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class FetchDisplay(ProgressDisplay):
-    """Messages, and below them progress and the current files. `fetch_all` calls `notify` and `on_progress`."""
+    """Messages, and below them progress and the current files. `fetch_all` calls `on_progress`."""
 
     _progress: Progress | None = None
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.formatting import size
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Body, Refusal, judge, other_size, strong_etag
@@ -52,7 +52,7 @@ class Unobtainable(Exception):
 
 @dataclass
 class Download:
-    """Completes one partial file. `notify` gets a line for each failed attempt of a host that could be reached.
+    """Completes one partial file. Reports each failed attempt of a host that could be reached.
 
     A file without any checksum is accepted as the first address serves it, whatever its size.
     """
@@ -63,7 +63,6 @@ class Download:
     client: Client
     stop: Stop
     tally: Tally
-    notify: Notify
     _refusals: dict[str, Refusal] = field(default_factory=dict)
     _earliest: dict[str, float] = field(default_factory=dict)
     _restarted: set[str] = field(default_factory=set)
@@ -133,12 +132,12 @@ class Download:
                 self._begin_anew()
             if mismatch and url not in self._restarted:
                 self._restarted.add(url)
-                self.notify(f"{why}; fetching it once more from the start")
+                notify(f"{why}; fetching it once more from the start")
             elif refusal.again and gained >= _LEAST:
-                self.notify(f"{why}; continuing from {size(self.partial.offset)}")
+                notify(f"{why}; continuing from {size(self.partial.offset)}")
             else:
                 if not refusal.unreachable:
-                    self.notify(why)
+                    notify(why)
                 return False
 
     def _attempt(self, url: str) -> tuple[Refusal | None, int]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.supply.fetch.partial import Partial
 from reprokit.supply.fetch.pool import check_space
@@ -17,7 +17,7 @@ from reprokit.supply.store import Store, sha256_of, unwritable
 _BLOCK = 1 << 20
 
 
-def import_files(folder: Path, inputs: Iterable[LockedInput], store: Store, notify: Notify = lambda line: None) -> int:
+def import_files(folder: Path, inputs: Iterable[LockedInput], store: Store) -> int:
     """Copy missing files that `folder` or its subfolders have, by size and sha256; returns how many.
 
     Copied and never linked: a later change of the user's file would change the store's. Raises UsageError for a missing
@@ -36,7 +36,7 @@ def import_files(folder: Path, inputs: Iterable[LockedInput], store: Store, noti
             if sha256 in missing[size]:
                 found[sha256] = (missing[size].pop(sha256), path)
     taken = 0
-    with store.in_use(notify):
+    with store.in_use():
         check_space([locked for locked, _ in found.values()], store)
         for locked, path in found.values():
             try:

@@ -9,7 +9,6 @@ from io import FileIO
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
@@ -24,10 +23,10 @@ from reprokit.supply.store import unwritable
 
 
 class Measure:
-    """Use as a context manager; several threads may call it at once. `notify` gets a line for each failed attempt."""
+    """Use as a context manager; several threads may call it at once."""
 
-    def __init__(self, places: Places, notify: Notify = lambda line: None) -> None:
-        self.store, self.settings, self.notify = places.store, places.settings, notify
+    def __init__(self, places: Places) -> None:
+        self.store, self.settings = places.store, places.settings
         self._listed = OwnAddresses(places.store, places.settings)
 
     def __enter__(self) -> Measure:
@@ -75,15 +74,7 @@ class Measure:
             path = Path(scratch) / "file"
             try:
                 with Partial(FileIO(path, "w+"), path) as partial:
-                    Download(
-                        unknown,
-                        partial,
-                        self._listed,
-                        self._client,
-                        Stop(),
-                        Tally(1, 0),
-                        self.notify,
-                    ).run()
+                    Download(unknown, partial, self._listed, self._client, Stop(), Tally(1, 0)).run()
                     size = partial.offset
                     partial.publish(self.store)
                     return partial.sha256, size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections import deque
@@ -10,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from reprokit.config import mirror_hint
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import SourceError
 from reprokit.host.disk import require_space
 from reprokit.supply.fetch import partial as partials
@@ -54,10 +53,9 @@ def fetch_all(
     inputs: Iterable[LockedInput],
     places: Places,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-    notify: Notify = lambda line: None,
     offline: bool = False,
 ) -> Fetched:
-    """Fetch every file into the store. `on_progress` and `notify` are called in the caller's thread.
+    """Fetch every file into the store. `on_progress` is called in the caller's thread.
 
     Raises FetchFailed (a SourceError) naming the files that no address gave, SourceError for files missing while
     `offline`, EngineError if the disk is too small. All other files are fetched before FetchFailed is raised, unless no
@@ -65,14 +63,14 @@ def fetch_all(
     """
     store = places.store
     unique = list({locked.key: locked for locked in inputs}.values())
-    with store.in_use(notify):
+    with store.in_use():
         missing = [locked for locked in unique if not locked.stored(store)]
         if missing and offline:
             raise not_stored(missing)
         if not missing:
             return Fetched(0, 0, len(unique), sum(locked.size for locked in unique))
         check_space(missing, store)
-        pool = _Pool(missing, places, notify)
+        pool = _Pool(missing, places)
         pool.run(on_progress)
     asked = {locked.key for locked in missing} - {locked.key for locked in pool.found}
     stored = [locked.size for locked in unique if locked.key not in asked]
@@ -92,8 +90,8 @@ def _bytes_left(missing: Sequence[LockedInput], store: Store) -> int:
 class _Pool:
     """One run. The workers are daemon threads: partial files survive a kill at any point."""
 
-    def __init__(self, inputs: Sequence[LockedInput], places: Places, notify: Notify) -> None:
-        self.store, self.places, self.notify = places.store, places, notify
+    def __init__(self, inputs: Sequence[LockedInput], places: Places) -> None:
+        self.store, self.places = places.store, places
         self._inputs = inputs
         parallel = places.settings.parallel
         self.tally = Tally(len(inputs), sum(locked.size for locked in inputs))
@@ -109,7 +107,6 @@ class _Pool:
         self._open = {locked.key: locked for locked in inputs}  # not downloaded, and no failure
         self._kinds: set[str] = set()  # of which a file was downloaded
         self._lock = threading.Lock()
-        self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()  # None: a worker has ended
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(parallel, len(inputs)))]
 
     def run(self, on_progress: Callable[[Progress], None]) -> None:
@@ -117,10 +114,10 @@ class _Pool:
             try:
                 for thread in self._threads:
                     thread.start()
-                working = len(self._threads)
-                while working and not self._errors:
-                    working -= self._pass_on()
-                    on_progress(self.tally.progress(time.monotonic()))
+                for thread in self._threads:
+                    while thread.is_alive() and not self._errors:
+                        thread.join(_TICK_S)
+                        on_progress(self.tally.progress(time.monotonic()))
             finally:
                 self._stop.call()
                 deadline = time.monotonic() + _ENDING_S
@@ -135,20 +132,6 @@ class _Pool:
         if self._failures:
             raise FetchFailed(self._failures)
 
-    def _pass_on(self) -> int:
-        """Pass lines of the workers to `notify` for a while; returns how many workers have ended."""
-        ended, wait = 0, _TICK_S
-        while True:
-            try:
-                line = self._lines.get(timeout=wait)
-            except queue.Empty:
-                return ended
-            if line is None:
-                ended += 1
-            else:
-                self.notify(line)
-            wait = 0
-
     def _work(self) -> None:
         try:
             while (locked := self._next()) is not None:
@@ -157,8 +140,6 @@ class _Pool:
             pass
         except Exception as error:
             self._errors.append(error)
-        finally:
-            self._lines.put(None)
 
     def _next(self) -> LockedInput | None:
         """The next file. Those that another process is fetching come last, after a pause."""
@@ -180,7 +161,7 @@ class _Pool:
                 reported = locked.key in self._reported
                 self._reported.add(locked.key)
             if not reported:
-                self._lines.put(f"{locked.name}: waiting for another process that fetches it")
+                notify(f"{locked.name}: waiting for another process that fetches it")
             return
         with partial:
             if locked.stored(self.store):
@@ -194,7 +175,7 @@ class _Pool:
         self.tally.at(locked.key, locked.name, 0)
         partial.load(locked.size, self._stop.check)
         self.tally.at(locked.key, locked.name, partial.offset)
-        download = Download(locked, partial, self.places, self._client, self._stop, self.tally, self._lines.put)
+        download = Download(locked, partial, self.places, self._client, self._stop, self.tally)
         try:
             download.run()
         except Unobtainable as error:
@@ -233,7 +214,7 @@ class _Pool:
                 reported = host in self._reported
                 self._reported.add(host)
             if not reported:
-                self._lines.put(f"{host} cannot be reached ({why}); continuing with other mirrors")
+                notify(f"{host} cannot be reached ({why}); continuing with other mirrors")
 
 
 def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit.config.templates import file_fields, filled
-from reprokit.display import Notify
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Data, Variant
 from reprokit.recipe.packages import RecipeFile
@@ -36,7 +35,7 @@ class Files(Kind):
         return {file.name for file in variant.files}
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
-        files = (lock_file(file, tools.mirrors, tools.notify) for file in request.variant.files)
+        files = (lock_file(file, tools.mirrors) for file in request.variant.files)
         return {"files": tuple(files)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
@@ -67,7 +66,7 @@ class Files(Kind):
 KIND = Files("files", "files")
 
 
-def lock_file(file: RecipeFile | Data, mirrors: Mirrors, notify: Notify) -> PlainFile:
+def lock_file(file: RecipeFile | Data, mirrors: Mirrors) -> PlainFile:
     """A file with its checksum and size. It is downloaded if the recipe gives no checksum.
 
     Raises SourceError naming the file where no address has it, or where its checksum differs from the recipe's.
@@ -75,7 +74,7 @@ def lock_file(file: RecipeFile | Data, mirrors: Mirrors, notify: Notify) -> Plai
     fields = {"name": file.name, **({"sha256": file.sha256} if file.sha256 else {})}
     urls = list(mirrors.urls(LockedInput("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))
     try:
-        with Measure(mirrors, notify) as measure:
+        with Measure(mirrors) as measure:
             sha256, size = measure(urls, file.sha256)
     except SourceError as error:
         raise SourceError(f"{file.name}: {error.message}", error.where, error.hint) from None

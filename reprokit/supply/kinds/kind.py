@@ -12,7 +12,6 @@ from urllib.parse import SplitResult
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from reprokit.display import Notify
 from reprokit.recipe.model import Variant
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, key_of
@@ -90,7 +89,6 @@ class Tools:
     """What kinds work with. `base` is called only where a kind needs the base image."""
 
     mirrors: Mirrors
-    notify: Notify
     engine: Engine
     base: Callable[[], PreparedBase]
 

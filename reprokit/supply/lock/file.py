@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import yaml as pyyaml
 
 from reprokit import paths
-from reprokit.display import Notify
 from reprokit.errors import UsageError
 from reprokit.filelocks import file_lock
 from reprokit.host import disk
@@ -112,10 +111,10 @@ def replace(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def changing(path: Path, notify: Notify = lambda line: None) -> Iterator[None]:
+def changing(path: Path) -> Iterator[None]:
     """Hold this while a lock is read, changed and written: other processes may change other parts of it."""
     file = paths.home() / "locks" / f"lock-{key_of(str(path.resolve()))[:16]}.lock"
-    with file_lock(file, f"another reprokit is writing {path}; waiting for it", notify):
+    with file_lock(file, f"another reprokit is writing {path}; waiting for it"):
         yield
 
 

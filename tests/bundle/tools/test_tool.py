@@ -114,27 +114,26 @@ def definition(job, tmp_path) -> Path:
     return tmp_path / "x.def"
 
 
-def test_the_sif_is_built_where_apptainer_is(definition, program, monkeypatch):
+def test_the_sif_is_built_where_apptainer_is(definition, program, monkeypatch, reported: list[str]):
     with monkeypatch.context() as patch:
         patch.setattr("shutil.which", lambda name: None)
-        assert "`apptainer build x.sif x.def`" in Apptainer().finish(definition, pytest.fail)
-    said: list[str] = []
+        assert "`apptainer build x.sif x.def`" in Apptainer().finish(definition)
     program("apptainer", '[ "$1" = build ] || exit 9; echo "INFO:    Starting build..." >&2; cp "$3" "$2"')
     sif = definition.with_suffix(".sif")
-    assert Apptainer().finish(definition, said.append) == f"{sif} built" and sif.exists()
-    assert said == ["apptainer: Starting build..."]
+    assert Apptainer().finish(definition) == f"{sif} built" and sif.exists()
+    assert reported == ["apptainer: Starting build..."]
     with pytest.raises(UsageError, match="exists already"):
-        Apptainer().finish(definition, said.append)
+        Apptainer().finish(definition)
 
 
 def test_an_apptainer_that_fails_or_hangs(definition, program, monkeypatch):
     program("apptainer", "printf '\\033[91mFATAL:   no such image\\033[0m\\n' >&2; exit 255")
     with pytest.raises(WorkFailed, match=r"could not build x.sif: FATAL:   no such image$"):
-        Apptainer().finish(definition, lambda line: None)
+        Apptainer().finish(definition)
     monkeypatch.setattr(apptainer, "_LIMIT_S", 0.1)
     program("apptainer", "exec sleep 9000")
     with pytest.raises(WorkFailed, match=r"did not build x\.sif in") as error:
-        Apptainer().finish(definition, pytest.fail)
+        Apptainer().finish(definition)
     assert error.value.hint == "without a limit: `apptainer build x.sif x.def`"
 
 
@@ -156,7 +155,7 @@ exec unshare --mount --pid --fork sh -euc '
 
 @pytest.mark.network
 @pytest.mark.long
-def test_a_real_apptainer_builds_and_runs_the_image(engine, job, tmp_path, program):
+def test_a_real_apptainer_builds_and_runs_the_image(engine, job, tmp_path, program, reported: list[str]):
     need_root()
     root, folder = tmp_path / "sid", tmp_path / "sif"
     folder.mkdir()
@@ -168,12 +167,12 @@ def test_a_real_apptainer_builds_and_runs_the_image(engine, job, tmp_path, progr
     (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
     (root / "etc" / "localtime").write_bytes(b"")
     program("apptainer", _IN_SID.format(root=root, folder=folder))
-    name, said = unique("apptainer").lower(), []
+    name, said = unique("apptainer").lower(), reported
     engine.import_image(io.BytesIO(root_file_system()), f"reprokit/{name}", "v", ["ENV PATH=/bin", "ENV FOO=bar"])
     try:
         path, text = folder / "x.def", Apptainer().text(job())
         path.write_text(text.replace("reprokit/x:v", f"reprokit/{name}:v").replace("/workspace", "/"))
-        assert Apptainer().finish(path, said.append) == f"{folder / 'x.sif'} built"
+        assert Apptainer().finish(path) == f"{folder / 'x.sif'} built"
         assert "apptainer: Creating SIF file..." in said
         run = ["apptainer", "run", "--no-privs", "x.sif", "env"]
         assert "FOO=bar" in subprocess.run(run, capture_output=True, text=True, check=True).stdout

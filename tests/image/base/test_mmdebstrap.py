@@ -53,7 +53,7 @@ def test_why_a_bootstrap_failed(lines: list[str], kind: type, words: str):
 def test_without_mmdebstrap(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(EngineError, match="mmdebstrap is not installed") as error:
-        asked(BOOKWORM, "true", [], {}, pytest.fail)
+        asked(BOOKWORM, "true", [], {})
     assert "apt-get install mmdebstrap" in error.value.hint
 
 
@@ -78,12 +78,11 @@ asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}}, print)
 
 
 @pytest.mark.slow
-def test_output_of_a_script_and_its_failure(mmdebstrap: None):
-    lines: list[str] = []
-    assert asked(BOOKWORM, "echo 'a  b'; echo c", [], {}, lines.append) == "a  b\nc\n"
-    assert "a  b" not in "".join(lines)
+def test_output_of_a_script_and_its_failure(mmdebstrap: None, reported: list[str]):
+    assert asked(BOOKWORM, "echo 'a  b'; echo c", [], {}) == "a  b\nc\n"
+    assert "a  b" not in "".join(reported)
     with pytest.raises(SourceError):
-        asked(BOOKWORM, "false; echo never", [], {}, lines.append)
+        asked(BOOKWORM, "false; echo never", [], {})
 
 
 @pytest.mark.slow
@@ -93,7 +92,7 @@ def test_a_user_without_subordinate_ids_can_ask(short_path: Path, mmdebstrap: No
     refused, output = users.as_user(
         lambda: (
             subprocess.run(command, capture_output=True, text=True, check=False).stderr,
-            asked(BOOKWORM, 'cat "$1/etc/apt/sources.list"', [], {"TMPDIR": str(short_path)}, lambda line: None),
+            asked(BOOKWORM, 'cat "$1/etc/apt/sources.list"', [], {"TMPDIR": str(short_path)}),
         )
     )
     assert os.geteuid() != 0 or "unable to pick chroot mode" in refused  # without a mode

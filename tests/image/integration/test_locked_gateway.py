@@ -71,7 +71,7 @@ def test_everything_locked_is_installed_and_nothing_else_comes(
         for file, (path, unpack) in zip(files, places, strict=True)
     ]
     made = render(target(tmp_path, apt=["tree"], files=entries, blocks=["apt", "files"]))
-    packages, as_of = lock_apt(made.installs, Tools(Mirrors(store), lambda line: None, engine, lambda: debian))
+    packages, as_of = lock_apt(made.installs, Tools(Mirrors(store), engine, lambda: debian))
     fetch_all([package.locked_input(as_of) for package in packages], Mirrors(store))
     builds = LockedBuilds(engine, debian, store, ServedSet(made.sets, apt=packages, files=files))
     request.addfinalizer(lambda: engine.image(builds.name) and engine.remove_image(builds.name, force=True))

@@ -26,7 +26,7 @@ def podman(short_path: Path) -> Iterator[Engine]:
 
 
 def test_its_base_is_that_of_docker(podman: Engine, engine: Engine, bookworm):
-    made = locked_base(podman, bookworm.lock, bookworm.store, lambda line: None)
+    made = locked_base(podman, bookworm.lock, bookworm.store)
     docker = engine.image(bookworm.base.image_id)
     assert layers_of(podman.image(made.image_id)) == layers_of(docker)
 

@@ -51,7 +51,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
 def locked(target: Target, store: Store, folder: Path, old: VariantLock | None = None, *update: str) -> VariantLock:
     """The lock of a target whose wheels are in `folder`."""
     mirrors = local_mirrors(store, pip=PipSettings(find_links=(folder.as_uri(),)))
-    return lock_variant(NONE, target, store, mirrors, old, update_of(update, target, old), lambda line: None)
+    return lock_variant(NONE, target, store, mirrors, old, update_of(update, target, old))
 
 
 @pytest.mark.slow
@@ -84,7 +84,7 @@ def test_wheels_are_resolved_within_the_facts(store: Store, target: Target, tmp_
     def numpy(matplotlib: str) -> str:
         wheels = target_of(tmp_path, pins={"python": "3.11"}, blocks=["python", "wheels"], wheels=[matplotlib])
         lock = locked(wheels, store, tmp_path)
-        unlocked = resolve_inputs(wheels, render(wheels), SimpleNamespace(architecture="x86_64"), mirrors, print)  # type: ignore[arg-type]
+        unlocked = resolve_inputs(wheels, render(wheels), SimpleNamespace(architecture="x86_64"), mirrors)  # type: ignore[arg-type]
         (version,) = {w.version for w in (*lock.wheels, *unlocked.served.of("wheels")) if w.name == "numpy"}
         return version
 
@@ -146,7 +146,7 @@ def test_what_is_updated_follows_nothing(
 
     monkeypatch.setattr(type(kind_of("apt")), "resolve", apt)
     freed = update_of(update, target, None)
-    lock = lock_variant(NONE, target, store, local_mirrors(store), None, freed, lambda line: None)
+    lock = lock_variant(NONE, target, store, local_mirrors(store), None, freed)
     assert (lock.base == BASE) is ("base" in update)
     assert taken == ([] if update else ["base", "python"])
 

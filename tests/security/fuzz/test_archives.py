@@ -77,7 +77,7 @@ def read_bundle(path: Path, content: bytes) -> None:
             layers.rows(image)
             layers.settings(image.config)
             packages.packages(image, [bundle])
-        with workspaces(bundle, True, lambda line: None):
+        with workspaces(bundle, True):
             pass
 
 

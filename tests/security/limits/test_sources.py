@@ -170,7 +170,7 @@ def test_submodules_that_double(repositories: Repositories, store: Store, limit:
         head = repositories.make(f"team/m{n}", {"a": "1"}, {"left": inner, "right": inner} if n else {})
         address = f"https://forge.test/team/m{n}"
     top = Source(**{**source("m", "/m"), "git": address, "commit": head, "submodules": True})
-    commits = lock_git(top, Mirrors(store, Configuration()), print)
+    commits = lock_git(top, Mirrors(store, Configuration()))
     assert len(commits) == 5
     assert archive_of(commits[0].address, store).is_file()  # the control
     limit(SUBMODULES=29)

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from reprokit.display import reporting
 from reprokit.errors import EngineError, SourceError
 from reprokit.supply.fetch import partial as partials
 from reprokit.supply.fetch.pool import FetchFailed, check_space, fetch_all
@@ -220,7 +221,8 @@ def test_two_processes_share_a_download(fetch: Fetch, server: Server):
     code = f"fetch(want(content({len(DATA)}), url), settings=Settings(own=LOCAL))"
     with subprocess.Popen(program(code, fetch.store.root, url), cwd=ROOT) as other:
         assert begun.wait(120)
-        done = fetch_all([want(DATA, url)], fetch.places, notify=notified)
+        with reporting(notified):
+            done = fetch_all([want(DATA, url)], fetch.places)
     assert other.returncode == 0 and len(server.requests["/f"]) == 1
     assert (done.bytes, done.stored_bytes) == (0, len(DATA))
     assert fetch.has(DATA) and fetch.left_over() == []

@@ -27,7 +27,7 @@ SHA256 = hashlib.sha256(BYTES).hexdigest()
 
 
 def lock(file: RecipeFile | Data, store: Store, *mirrors: MirrorEntry) -> PlainFile:
-    return lock_file(file, local_mirrors(store, *mirrors), lambda line: None)
+    return lock_file(file, local_mirrors(store, *mirrors))
 
 
 def requested(upstream: Upstream, sha256: str | None = None, path: str = "/a/model.bin") -> RecipeFile:

@@ -77,7 +77,7 @@ def recipe(**data: Any) -> Recipe:
 
 
 def lock(mirrors: Mirrors, *kept: PlainFile | RecordFile, **data: Any) -> tuple[PlainFile | RecordFile, ...]:
-    return data_of(recipe(**(data or {"source": f"zenodo:{RECORD}"})), kept, False, mirrors, print)
+    return data_of(recipe(**(data or {"source": f"zenodo:{RECORD}"})), kept, False, mirrors)
 
 
 def test_lock_takes_size_and_md5_from_the_record_and_downloads_nothing(api: Upstream, mirrors: Mirrors):

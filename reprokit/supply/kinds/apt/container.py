@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NoReturn
 
+from reprokit.display import notify
 from reprokit.errors import EngineError, SourceError
 from reprokit.helper.container import ADDRESS, PATH, BuildContainer, Command, build_container, listening
 from reprokit.redact import redact
@@ -56,7 +57,7 @@ class BaseApt:
     """
 
     def __init__(self, tools: Tools) -> None:
-        self.engine, self.base, self.store, self.notify = tools.engine, tools.base(), tools.store, tools.notify
+        self.engine, self.base, self.store = tools.engine, tools.base(), tools.store
         self._stack = ExitStack()
         self._is_late = False
 
@@ -113,7 +114,7 @@ class BaseApt:
 
     def update(self) -> None:
         """Download today's package lists. Raises SourceError."""
-        self.notify(f"reading the package lists of {self.base.reference}")
+        notify(f"reading the package lists of {self.base.reference}")
         for _ in range(_TRIES):
             answer = self.ask(["apt-get", "update"])
             if answer.code == 0:

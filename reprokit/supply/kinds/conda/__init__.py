@@ -41,7 +41,7 @@ class Conda(Kind):
 
         if not request.variant.conda or request.platform is None:
             return {}
-        return {"conda": lock_conda(request.variant, request.platform, tools.mirrors, tools.notify)}
+        return {"conda": lock_conda(request.variant, request.platform, tools.mirrors)}
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         channels = channel_urls(mirrors.configuration.of("conda"), locked.fields["channel"])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.host.command import Flood, exchanged, own_module
 from reprokit.installation import extra_command
@@ -31,7 +31,7 @@ _SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 _ANSWER = TypeAdapter(dict[str, str | list[dict[str, Any]]])
 
 
-def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors, notify: Notify) -> tuple[CondaPackage, ...]:
+def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors) -> tuple[CondaPackage, ...]:
     """The packages that meet the variant's specs together, with their dependencies, by name.
 
     A package comes from the first channel that has it. The pin `cuda`, if any, is the version of `__cuda`. Raises

@@ -31,7 +31,7 @@ class Git(Kind):
         from reprokit.supply.kinds.git.resolve import lock_commits
 
         sources, requirements = request.variant.sources, request.requirements
-        return {"git": lock_commits(sources, requirements, request.refs, tools.mirrors, tools.notify)}
+        return {"git": lock_commits(sources, requirements, request.refs, tools.mirrors)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.git.resolve import moved_git
@@ -57,7 +57,7 @@ class Git(Kind):
     def fetch(self, entries: Sequence[GitCommit], tools: Any, offline: bool) -> int:
         from reprokit.supply.kinds.git.fetch import fetch_git
 
-        return fetch_git(entries, tools.mirrors, tools.notify, offline)
+        return fetch_git(entries, tools.mirrors, offline)
 
     def server(self, entries: Sequence[GitCommit]) -> InputServer:
         from reprokit.supply.kinds.git.serve import Repositories

@@ -10,12 +10,11 @@ import shutil
 import signal
 import subprocess
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from reprokit.display import Notify
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.host.command import Flood, exchanged
 from reprokit.redact import redact
@@ -180,11 +179,11 @@ def _run(
 def git_with_progress(
     folder: Path,
     arguments: list[str],
-    notify: Notify,
+    on_step: Callable[[str], None],
     stop: Stop,
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Run git and report its progress in steps of 10 %. Raises GitFailed, Stopped, UsageError where git reaches a
+    """Run git; `on_step` gets its progress in steps of 10 %. Raises GitFailed, Stopped, UsageError where git reaches a
     limit, OSError where the disk is full.
     """
     tail: deque[str] = deque(maxlen=50)
@@ -205,7 +204,7 @@ def git_with_progress(
                     if match := re.match(r"(?:remote: )?(Receiving objects): +(\d+)% .*?(, [\d.]+ \w+)?", line):
                         step = f"{match[1].lower()} {int(match[2]) // 10 * 10} %"
                         if step != last:
-                            notify(last := step)
+                            on_step(last := step)
         except BaseException:
             process.terminate()
             raise

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from filelock import FileLock
 
 from reprokit.config import mirror_hint
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import NoConnection, ReprokitError, SourceError
 from reprokit.formatting import counted
 from reprokit.redact import redact
@@ -50,9 +50,7 @@ _NAME = "reprokit"
 _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
 
 
-def fetch_git(
-    commits: Sequence[GitCommit], mirrors: Mirrors, notify: Notify = lambda line: None, offline: bool = False
-) -> int:
+def fetch_git(commits: Sequence[GitCommit], mirrors: Mirrors, offline: bool = False) -> int:
     """Fetch locked commits into the store; returns how many were missing.
 
     Raises SourceError where a fetch fails, where a commit's tree differs from the lock, or where one is missing while
@@ -66,7 +64,7 @@ def fetch_git(
             missing[0].url,
             "`reprokit fetch` downloads them; it needs a network",
         )
-    ensure([locked.address for locked in missing], mirrors, notify)
+    ensure([locked.address for locked in missing], mirrors)
     for locked in commits:
         tree = tree_of(locked.address, store)
         if tree != locked.tree:
@@ -74,7 +72,7 @@ def fetch_git(
     return len(missing)
 
 
-def ensure(commits: Iterable[Commit], mirrors: Mirrors, notify: Notify = lambda line: None) -> None:
+def ensure(commits: Iterable[Commit], mirrors: Mirrors) -> None:
     """Fetch the missing ones of these commits.
 
     Raises SourceError where a fetch fails, UsageError for too large objects, EngineError where the store is not
@@ -87,7 +85,7 @@ def ensure(commits: Iterable[Commit], mirrors: Mirrors, notify: Notify = lambda 
     stop = Stop()  # git would continue long after another error, or Ctrl-C
     with ThreadPoolExecutor(min(_AT_ONCE, len(missing))) as pool:
         try:
-            for task in as_completed([pool.submit(_ensure, c, mirrors, notify, stop) for c in missing]):
+            for task in as_completed([pool.submit(_ensure, c, mirrors, stop) for c in missing]):
                 task.result()
         except BaseException as error:
             pool.shutdown(wait=False, cancel_futures=True)
@@ -97,7 +95,7 @@ def ensure(commits: Iterable[Commit], mirrors: Mirrors, notify: Notify = lambda 
             raise
 
 
-def _ensure(commit: Commit, mirrors: Mirrors, notify: Notify, stop: Stop) -> None:
+def _ensure(commit: Commit, mirrors: Mirrors, stop: Stop) -> None:
     store = mirrors.store
     published = folder_of(commit, store)
     published.parent.mkdir(parents=True, exist_ok=True)
@@ -106,7 +104,7 @@ def _ensure(commit: Commit, mirrors: Mirrors, notify: Notify, stop: Stop) -> Non
             return
         pieces = store.root / "partial" / f"{commit.commit}-{key_of(commit.url)[:16]}.git"
         with store.scratch() as scratch:
-            fetch = _Fetch(commit, Path(scratch) / "repository", pieces, notify, stop)
+            fetch = _Fetch(commit, Path(scratch) / "repository", pieces, stop)
             try:
                 _try(fetch, mirrors.git(commit.url), mirrors)
             except (ReprokitError, OSError, Stopped):
@@ -119,7 +117,7 @@ def _ensure(commit: Commit, mirrors: Mirrors, notify: Notify, stop: Stop) -> Non
 
 def _try(fetch: _Fetch, addresses: list[str], mirrors: Mirrors) -> None:
     """Try every address in turn, repeatedly unless its error is final."""
-    commit, notify = fetch.commit, fetch.notify
+    commit = fetch.commit
     answers: dict[str, GitFailed] = {}
     notify(f"{commit.name}: fetching {commit.commit[:12]}")
     for attempt in range(_ATTEMPTS):
@@ -136,7 +134,7 @@ def _try(fetch: _Fetch, addresses: list[str], mirrors: Mirrors) -> None:
                 mirrors.report(address, None)
                 return
             if addresses and address != commit.url:
-                notify(f"{commit.name}: {redact(address)}: {failed}")
+                notify(f"{commit.name}: {address}: {failed}")
         if not addresses or attempt == _ATTEMPTS - 1:
             break
         notify(f"{commit.name}: {failed}; trying again in {2**attempt} s")
@@ -151,7 +149,6 @@ class _Fetch:
     commit: Commit
     folder: Path
     pieces: Path
-    notify: Notify
     stop: Stop
     environ: Mapping[str, str] | None = None
 
@@ -191,7 +188,7 @@ class _Fetch:
         check_objects(self.folder, self.commit.url)
 
     def _history(self, address: str) -> None:
-        self.notify(f"{self.commit.name}: the server does not serve single commits; fetching the whole history")
+        notify(f"{self.commit.name}: the server does not serve single commits; fetching the whole history")
         self._git(self.folder, ["fetch", *_QUIETLY, *_trusting(address), address, "+refs/*:refs/remotes/all/*"])
         if not has_commit(self.folder, self.commit.commit):
             raise GitFailed(f"no branch or tag of the repository holds {self.commit.commit}: not found")
@@ -215,7 +212,7 @@ class _Fetch:
                 self._git(self.pieces, [*settings, "fetch", *options, "--depth=1", _NAME, into])
             missing = self._missing()
             for start in range(0, len(missing), _BATCH):
-                self.notify(f"{self.commit.name}: in pieces, {start} of {len(missing)} files done")
+                notify(f"{self.commit.name}: in pieces, {start} of {len(missing)} files done")
                 batch = missing[start : start + _BATCH]
                 self._git(self.pieces, [*settings, "fetch", *options, _NAME, *batch])
         except GitFailed as error:
@@ -230,10 +227,10 @@ class _Fetch:
         return [line.removeprefix("?") for line in listed.splitlines() if line.startswith("?")]
 
     def _git(self, folder: Path, arguments: list[str]) -> None:
-        def notify(step: str) -> None:
-            self.notify(f"{self.commit.name}: {step}")
+        def on_step(step: str) -> None:
+            notify(f"{self.commit.name}: {step}")
 
-        git_with_progress(folder, [*_SETTINGS, *arguments], notify, self.stop, self.environ)
+        git_with_progress(folder, [*_SETTINGS, *arguments], on_step, self.stop, self.environ)
 
 
 def _trusting(address: str) -> list[str]:

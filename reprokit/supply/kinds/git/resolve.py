@@ -9,7 +9,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
-from reprokit.display import Notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.fields import GitRequirement, git_requirement
 from reprokit.recipe.model import Source
@@ -30,7 +29,7 @@ T = TypeVar("T")
 _AT_ONCE = 8
 
 
-def lock_git(source: Source, mirrors: Mirrors, notify: Notify) -> tuple[GitCommit, ...]:
+def lock_git(source: Source, mirrors: Mirrors) -> tuple[GitCommit, ...]:
     """Fetch a source's commit and its submodules into the store; return the commit first, then these by address.
 
     A commit never changes, so the answer for a source is remembered. Raises SourceError where a fetch fails, UsageError
@@ -39,19 +38,15 @@ def lock_git(source: Source, mirrors: Mirrors, notify: Notify) -> tuple[GitCommi
     key = key_of([source.git, source.commit, source.submodules])
     known = mirrors.store.remembered("git", key)
     if known is None:
-        known = [locked.model_dump() for locked in _resolved(source, mirrors, notify)]
+        known = [locked.model_dump() for locked in _resolved(source, mirrors)]
         mirrors.store.remember("git", key, known)
     found = tuple(GitCommit.model_validate(entry) for entry in known)
-    ensure([locked.address for locked in found], mirrors, notify)
+    ensure([locked.address for locked in found], mirrors)
     return found
 
 
 def lock_commits(
-    sources: Sequence[Source],
-    requirements: Sequence[str],
-    refs: Mapping[tuple[str, str], str],
-    mirrors: Mirrors,
-    notify: Notify,
+    sources: Sequence[Source], requirements: Sequence[str], refs: Mapping[tuple[str, str], str], mirrors: Mirrors
 ) -> tuple[GitCommit, ...]:
     """The commits of sources and of requirements at git addresses, sorted. `refs` are as for `commit_of`.
 
@@ -59,11 +54,11 @@ def lock_commits(
     """
     found: set[GitCommit] = set()
     for source in sources:
-        found |= set(lock_git(source, mirrors, notify))
+        found |= set(lock_git(source, mirrors))
     for project in filter(None, map(git_requirement, requirements)):
         commit = commit_of(project, refs, mirrors)
         source = Source(name="requirement", git=project.git, commit=commit, path="/", submodules=True)
-        top, *inner = lock_git(source, mirrors, notify)
+        top, *inner = lock_git(source, mirrors)
         found |= {top.model_copy(update={"ref": "" if project.commit else project.ref}), *inner}
     return tuple(sorted(found, key=lambda c: (c.url, c.commit, c.ref)))
 
@@ -104,15 +99,15 @@ def _commit_in(refs: Mapping[str, str], ref: str) -> str:
     return next((refs[name] for name in names if name in refs), "")
 
 
-def _resolved(source: Source, mirrors: Mirrors, notify: Notify) -> list[GitCommit]:
+def _resolved(source: Source, mirrors: Mirrors) -> list[GitCommit]:
     top, store = Commit(source.git, source.commit), mirrors.store
     if isinstance(source.submodules, list):
-        seen = _at_paths(source, top, mirrors, notify)
+        seen = _at_paths(source, top, mirrors)
     else:
         seen = set()
         level = {top}
         while level:
-            ensure(sorted(level), mirrors, notify)
+            ensure(sorted(level), mirrors)
             seen |= level
             check_count(len(seen), source.git)
             inner = {s for commit in level for s in submodules_of(commit, store).values()}
@@ -120,13 +115,13 @@ def _resolved(source: Source, mirrors: Mirrors, notify: Notify) -> list[GitCommi
     return [_locked(commit, store) for commit in (top, *sorted(seen - {top}))]
 
 
-def _at_paths(source: Source, top: Commit, mirrors: Mirrors, notify: Notify) -> set[Commit]:
+def _at_paths(source: Source, top: Commit, mirrors: Mirrors) -> set[Commit]:
     """The source's commit, and the submodules that it lists. One inside another is listed after it."""
     found = {"": top}
     for path in sorted(source.submodules if isinstance(source.submodules, list) else ()):
         around = max((p for p in found if not p or path.startswith(f"{p}/")), key=len)
         inside = path.removeprefix(f"{around}/")
-        ensure([found[around]], mirrors, notify)
+        ensure([found[around]], mirrors)
         submodules = submodules_of(found[around], mirrors.store, inside)
         if inside not in submodules:
             raise UsageError(
@@ -135,7 +130,7 @@ def _at_paths(source: Source, top: Commit, mirrors: Mirrors, notify: Notify) -> 
                 "its file .gitmodules lists them; a submodule inside another one needs that one listed too",
             )
         found[path] = submodules[inside]
-    ensure(sorted(set(found.values())), mirrors, notify)
+    ensure(sorted(set(found.values())), mirrors)
     return set(found.values())
 
 

@@ -45,8 +45,8 @@ class Wheels(Kind):
             # The recipe's own pins are no part of what a block installs alone; an earlier lock does not separate them.
             earlier = [w for w in old if not w.blocks and (block == self.name or w.name not in pinned)]
             keep = [*chain(*found.values()), *earlier, *(w for w in old if block in w.blocks)]
-            resolve = partial(lock_wheels, mirrors=tools.mirrors, notify=tools.notify, keep=keep, update=request.freed)
-            found[block] = wheels_within_facts(request.variant, required, resolve, tools.notify)
+            resolve = partial(lock_wheels, mirrors=tools.mirrors, keep=keep, update=request.freed)
+            found[block] = wheels_within_facts(request.variant, required, resolve)
         return {"wheels": merged(found)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
@@ -56,7 +56,7 @@ class Wheels(Kind):
         for block, required in request.wheels.items():
             locked = [w for w in lock.wheels if block in (w.blocks or ("wheels",))]
             if locked:
-                found |= set(moved_wheels(locked, required, tools.mirrors, tools.notify))
+                found |= set(moved_wheels(locked, required, tools.mirrors))
         return sorted(found)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:

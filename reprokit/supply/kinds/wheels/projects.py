@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.beside import MOST
 from reprokit.recipe.fields import GitRequirement, git_requirement
@@ -42,9 +42,7 @@ class ProjectMetadata:
 
 
 @contextmanager
-def with_stubs(
-    request: WheelRequest, mirrors: Mirrors, notify: Notify
-) -> Iterator[tuple[WheelRequest, list[list[str]]]]:
+def with_stubs(request: WheelRequest, mirrors: Mirrors) -> Iterator[tuple[WheelRequest, list[list[str]]]]:
     """The request with a wheel of metadata for each project of git, and what each of these needs to be built."""
     with TemporaryDirectory(prefix="reprokit-projects-") as folder:
         texts, builds = [], []
@@ -53,7 +51,7 @@ def with_stubs(
             if found is None:
                 texts.append(text)
                 continue
-            metadata = metadata_of(found, request.refs, mirrors, notify)
+            metadata = metadata_of(found, request.refs, mirrors)
             requirement = Requirement(text)
             requirement.url = _stub(Path(folder), found.project, metadata).as_uri()
             texts.append(str(requirement))
@@ -61,12 +59,10 @@ def with_stubs(
         yield replace(request, requirements=texts), builds
 
 
-def metadata_of(
-    project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors, notify: Notify
-) -> ProjectMetadata:
+def metadata_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors) -> ProjectMetadata:
     """The metadata of a project at its commit, which is fetched. Raises SourceError, UsageError."""
     commit = Commit(project.git, commit_of(project, refs, mirrors))
-    ensure([commit], mirrors, notify)
+    ensure([commit], mirrors)
     where = f"{commit.name}@{commit.commit[:12]}"
     below = f"{project.subdirectory.rstrip('/')}/" if project.subdirectory else ""
     text = _file(commit, f"{below}pyproject.toml", mirrors)

@@ -14,7 +14,7 @@ from packaging.version import Version
 
 from reprokit.compat.facts import bundled
 from reprokit.config import mirror_hint
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import NoConnection, SourceError
 from reprokit.recipe.packages import Sdist
 from reprokit.redact import redact
@@ -41,11 +41,7 @@ _MOST_SDISTS = 50
 
 
 def lock_wheels(
-    request: WheelRequest,
-    mirrors: Mirrors,
-    notify: Notify = lambda line: None,
-    keep: Sequence[Distribution] = (),
-    update: Collection[str] = (),
+    request: WheelRequest, mirrors: Mirrors, keep: Sequence[Distribution] = (), update: Collection[str] = ()
 ) -> tuple[Distribution, ...]:
     """One file of every package that the requirements need, sorted by name.
 
@@ -78,17 +74,17 @@ def lock_wheels(
     def preferred(build_only: bool) -> dict[str, str]:
         return {name: wheel.version for (name, only), wheel in kept.items() if only is build_only}
 
-    with Measure(mirrors, notify) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
-        with with_stubs(request, mirrors, notify) as (ready, builds):
+    with Measure(mirrors) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
+        with with_stubs(request, mirrors) as (ready, builds):
             try:
-                packages, built = _with_sdists(ready, mirrors, notify, preferred(False))
+                packages, built = _with_sdists(ready, mirrors, preferred(False))
             except uv.Unsatisfied as error:
                 raise _with_wheels(error, request, mirrors) from None
             found = {wheel.file: wheel for wheel in lock(packages, False)}
         for project, needed in [*(("", each) for each in builds), *built.items()]:
             tools = replace(request, requirements=needed, sdists=())
             try:
-                more = resolve_versions(tools, mirrors, notify, preferred(True))
+                more = resolve_versions(tools, mirrors, preferred(True))
             except uv.Unsatisfied as error:
                 raise _with_wheels(_unbuilt(project, error, request), request, mirrors) if project else error from None
             found = {**{wheel.file: wheel for wheel in lock(more, True)}, **found}
@@ -107,7 +103,7 @@ def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package
 
 
 def _with_sdists(
-    request: WheelRequest, mirrors: Mirrors, notify: Notify, preferred: Mapping[str, str]
+    request: WheelRequest, mirrors: Mirrors, preferred: Mapping[str, str]
 ) -> tuple[list[uv.Package], dict[str, list[str]]]:
     """The packages, with an sdist where a project has no wheel; and by these, NAME==VERSION, what builds them."""
     listing = Listing(mirrors)
@@ -115,7 +111,7 @@ def _with_sdists(
     sdists = list(request.sdists)
     while True:
         try:
-            found = resolve_versions(replace(request, sdists=sdists), mirrors, notify, preferred)
+            found = resolve_versions(replace(request, sdists=sdists), mirrors, preferred)
         except uv.Unsatisfied as error:
             file = sdist_for([error.where, *error.projects], request, listing, taken) if request.builds else None
             if file is None or len(taken) == _MOST_SDISTS:
@@ -145,9 +141,7 @@ def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ..
     return tuple(found[key] for key in sorted(found))
 
 
-def resolve_wheels(
-    request: WheelRequest, mirrors: Mirrors, notify: Notify = lambda line: None
-) -> tuple[Distribution, ...]:
+def resolve_wheels(request: WheelRequest, mirrors: Mirrors) -> tuple[Distribution, ...]:
     """The wheels for requirements that have no lock; a repeated call asks no index. Raises as `lock_wheels`."""
     sdists = [sdist.model_dump() for sdist in request.sdists]
     where = [asdict(request.platform), list(request.indexes), asdict(request.as_of)]
@@ -156,14 +150,12 @@ def resolve_wheels(
     key = key_of([sorted(set(request.requirements)), sdists, *where, *checksums, *constraints])
     known = mirrors.store.remembered("wheels", key)
     if known is None:
-        known = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors, notify)]
+        known = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors)]
         mirrors.store.remember("wheels", key, known)
     return tuple(Distribution.model_validate(wheel) for wheel in known)
 
 
-def moved_wheels(
-    locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors, notify: Notify = lambda line: None
-) -> list[Moved]:
+def moved_wheels(locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors) -> list[Moved]:
     """Packages that indexes no longer have as locked, and those that a new lock would replace, sorted.
 
     Newer versions that the recipe's pins forbid are ignored. Raises SourceError where an index fails.
@@ -172,8 +164,8 @@ def moved_wheels(
     locked = [wheel for wheel in locked if not wheel.build_only]
     kept = {wheel.name: wheel.version for wheel in locked}
     try:
-        with with_stubs(request, mirrors, notify) as (ready, _):
-            same, fresh = (_with_sdists(ready, mirrors, notify, preferred)[0] for preferred in (kept, {}))
+        with with_stubs(request, mirrors) as (ready, _):
+            same, fresh = (_with_sdists(ready, mirrors, preferred)[0] for preferred in (kept, {}))
     except uv.Unsatisfied as error:
         name = canonicalize_name(error.where.partition("==")[0])
         if name not in kept:
@@ -208,9 +200,7 @@ class IndexUnreachable(NoConnection):
         super().__init__(message, index, "; ".join([mirror_hint("wheels"), *others]))
 
 
-def resolve_versions(
-    request: WheelRequest, mirrors: Mirrors, notify: Notify, preferred: Mapping[str, str]
-) -> list[uv.Package]:
+def resolve_versions(request: WheelRequest, mirrors: Mirrors, preferred: Mapping[str, str]) -> list[uv.Package]:
     """The packages from the user's indexes, or if these do not suffice from the recipe's too.
 
     Versions of `preferred` (by name) win where they fit. Raises SourceError, see `lock_wheels`; IndexUnreachable if
@@ -218,7 +208,7 @@ def resolve_versions(
     """
     own = replace(request, indexes=())
     try:
-        return _asked(own, mirrors, preferred, {}, notify)
+        return _asked(own, mirrors, preferred, {})
     except uv.Unsatisfied as error:
         if not request.indexes:
             raise _with_neighbours(error, own, {}, mirrors) from None
@@ -230,7 +220,7 @@ def resolve_versions(
     notify(f"{missing.message}; trying the recipe's indexes too")
     with guarded(mirrors.store, mirrors.own) as variables:
         try:
-            return _asked(request, mirrors, preferred, variables, notify)
+            return _asked(request, mirrors, preferred, variables)
         except uv.Unsatisfied as error:
             if unreachable:
                 raise IndexUnreachable(error, unreachable, own.requirements) from None
@@ -269,11 +259,7 @@ def _other_torch(requirement: str) -> str:
 
 
 def _asked(
-    request: WheelRequest,
-    mirrors: Mirrors,
-    preferred: Mapping[str, str],
-    variables: Mapping[str, str],
-    notify: Notify,
+    request: WheelRequest, mirrors: Mirrors, preferred: Mapping[str, str], variables: Mapping[str, str]
 ) -> list[uv.Package]:
     """Resolve, without unreachable indexes of the user if that is possible."""
     skipped: uv.Unreachable | None = None

@@ -13,7 +13,7 @@ from reprokit.compat.facts import bundled
 from reprokit.compat.model import Stack
 from reprokit.compat.pins import of_project, resolved_wheels
 from reprokit.compat.stack import stack_of
-from reprokit.display import Notify
+from reprokit.display import notify
 from reprokit.errors import SourceError
 from reprokit.recipe.fields import exact_version
 from reprokit.recipe.model import Variant
@@ -23,9 +23,7 @@ from reprokit.supply.lock.model import Distribution
 T = TypeVar("T")
 
 
-def within_facts(
-    resolve: Callable[[Sequence[str]], T], stack: Callable[[T], Stack], requirements: Sequence[str], notify: Notify
-) -> T:
+def within_facts(resolve: Callable[[Sequence[str]], T], stack: Callable[[T], Stack], requirements: Sequence[str]) -> T:
     """What `resolve` finds with constraints that avoid the errors between its packages, as far as there is such.
 
     Packages with an exact version in `requirements` keep it. Every constraint that counts leaves fewer errors.
@@ -50,10 +48,7 @@ def within_facts(
 
 
 def wheels_within_facts(
-    variant: Variant,
-    request: WheelRequest,
-    resolve: Callable[[WheelRequest], tuple[Distribution, ...]],
-    notify: Notify,
+    variant: Variant, request: WheelRequest, resolve: Callable[[WheelRequest], tuple[Distribution, ...]]
 ) -> tuple[Distribution, ...]:
     """What `resolve` finds for a request, within the facts on the variant's pins and wheels."""
 
@@ -63,7 +58,7 @@ def wheels_within_facts(
     def stack(found: tuple[Distribution, ...]) -> Stack:
         return stack_of(variant, resolved=resolved_wheels(installed(found), ""))
 
-    return within_facts(bounded, stack, request.requirements, notify)
+    return within_facts(bounded, stack, request.requirements)
 
 
 def installed(wheels: Sequence[Distribution]) -> list[tuple[str, str]]:

@@ -58,7 +58,7 @@ def archive(served: Archive) -> Archive:
 
 
 def tools(engine: Engine, base: BaseImage, store: Store) -> Tools:
-    return Tools(local_mirrors(store), lambda line: None, engine, lambda: base)
+    return Tools(local_mirrors(store), engine, lambda: base)
 
 
 @pytest.fixture(scope="module")
@@ -268,5 +268,5 @@ def test_nothing_is_resolved_if_all_is_followed(today: Today, store: Store):
     followed = FollowedSets({PYTHON: (package("python3", "1"),)}, "20261101T000000Z")
     packages, as_of = lock_apt([PYTHON], SimpleNamespace(store=store), followed)  # type: ignore[arg-type]
     assert [p.blocks for p in packages] == [("python",)] and as_of == followed.as_of and not today.installs
-    unused = Tools(local_mirrors(store), pytest.fail, None, pytest.fail)
+    unused = Tools(local_mirrors(store), None, pytest.fail)
     assert lock_apt([], unused) == ((), "") and moved_apt([], (), unused) == []

@@ -79,7 +79,7 @@ def test_commits_without_their_history(repositories: Repositories, store: Store,
 
 
 def test_a_server_that_gives_no_single_commits(
-    repositories: Repositories, store: Store, places: Mirrors, monkeypatch: pytest.MonkeyPatch
+    repositories: Repositories, store: Store, places: Mirrors, monkeypatch: pytest.MonkeyPatch, reported: list[str]
 ):
     old = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
     repositories.commit("team/tool", {"a": "2"})
@@ -87,16 +87,15 @@ def test_a_server_that_gives_no_single_commits(
     monkeypatch.setenv("GIT_CONFIG_COUNT", "4")
     monkeypatch.setenv("GIT_CONFIG_KEY_3", "protocol.version")
     monkeypatch.setenv("GIT_CONFIG_VALUE_3", "0")
-    lines: list[str] = []
-    ensure([old], places, lines.append)
-    assert any("whole history" in line for line in lines)
+    ensure([old], places)
+    assert any("whole history" in line for line in reported)
     assert show(old, "a", store) == "1"
     with pytest.raises(SourceError, match="no branch or tag of the repository holds"):
         ensure([Commit(TOOL, "1" * 40)], places)
 
 
 @pytest.mark.usefixtures("no_waiting")
-def test_flaky_networks_are_tried_again(repositories: Repositories, places: Mirrors, monkeypatch):
+def test_flaky_networks_are_tried_again(repositories: Repositories, places: Mirrors, monkeypatch, reported: list[str]):
     top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
     fetch, failures = fetch_git_module.git_with_progress, ["gnutls_handshake() failed", "early EOF"]
 
@@ -106,9 +105,8 @@ def test_flaky_networks_are_tried_again(repositories: Repositories, places: Mirr
         fetch(*arguments)
 
     monkeypatch.setattr(fetch_git_module, "git_with_progress", flaky)
-    lines: list[str] = []
-    ensure([top], places, lines.append)
-    assert [line for line in lines if "trying again" in line] == [
+    ensure([top], places)
+    assert [line for line in reported if "trying again" in line] == [
         "forge.test/team/tool: early EOF; trying again in 1 s",
         "forge.test/team/tool: gnutls_handshake() failed; trying again in 2 s",
     ]
@@ -118,12 +116,12 @@ def test_one_failure_ends_the_others(repositories: Repositories, store: Store, p
     top = Commit(TOOL, repositories.make("team/tool", {"a": "1"}))
     fetch = fetch_git_module.git_with_progress
 
-    def slow(folder: Path, arguments: list[str], notify: object, stop: Stop, environ=None) -> None:
+    def slow(folder: Path, arguments: list[str], on_step: object, stop: Stop, environ=None) -> None:
         if TOOL in arguments:
             process = subprocess.Popen(["sleep", "9999"])
             with stop.ends(process.terminate):
                 raise GitFailed(f"ended by {process.wait()}")
-        fetch(folder, arguments, notify, stop)
+        fetch(folder, arguments, on_step, stop)
 
     monkeypatch.setattr(fetch_git_module, "git_with_progress", slow)
     with pytest.raises(SourceError, match="111111111111") as error:
@@ -133,31 +131,31 @@ def test_one_failure_ends_the_others(repositories: Repositories, store: Store, p
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_no_failure_of_the_server(repositories: Repositories, disk: Disk):
+def test_a_full_disk_is_no_failure_of_the_server(repositories: Repositories, disk: Disk, reported: list[str]):
     top = Commit(TOOL, repositories.make("team/tool", big_files(100)))
     store = Store(disk.folder / "store")
     disk.limit("size=400k")
-    lines: list[str] = []
     with pytest.raises(EngineError, match="the disk is full") as error:
-        ensure([top], Mirrors(store, Configuration()), lines.append)
+        ensure([top], Mirrors(store, Configuration()))
     assert error.value.where == str(store.root)
-    assert not [line for line in lines if "trying again" in line]
+    assert not [line for line in reported if "trying again" in line]
     assert not list((store.root / "tmp").iterdir()) and not list((store.root / "partial").iterdir())
     disk.limit("size=0")
     ensure([top], Mirrors(store, Configuration()))
     assert show(top, "file99", store)
 
 
-def test_mirrors_come_first_and_may_lack_the_repository(repositories: Repositories, store: Store, tmp_path: Path):
+def test_mirrors_come_first_and_may_lack_the_repository(
+    repositories: Repositories, store: Store, tmp_path: Path, reported: list[str]
+):
     top = Commit("https://elsewhere.test/team/tool", repositories.make("team/tool", {"a": "1"}))
     if os.geteuid() == 0:  # the folder of a mirror may be another user's
         for path in (repositories.root, *repositories.root.rglob("*")):
             os.chown(path, 12345, 12345)
     templates = f"file://{tmp_path}/none/{{path}}.git", f"file://{repositories.root}/{{owner}}/{{repo}}.git"
-    lines: list[str] = []
-    ensure([top], Mirrors(store, mirror(*templates)), lines.append)
+    ensure([top], Mirrors(store, mirror(*templates)))
     assert show(top, "a", store) == "1"
-    assert any("none/team/tool.git" in line and "does not" in line for line in lines)
+    assert any("none/team/tool.git" in line and "does not" in line for line in reported)
 
 
 @pytest.mark.usefixtures("no_waiting")
@@ -211,14 +209,13 @@ def big(repositories: Repositories) -> Commit:
 @pytest.mark.usefixtures("no_waiting")
 @pytest.mark.slow
 def test_a_line_that_cuts_every_big_answer_still_brings_the_commit(
-    big: Commit, server: GitServer, store: Store, places: Mirrors
+    big: Commit, server: GitServer, store: Store, places: Mirrors, reported: list[str]
 ):
     # The whole pack is always cut. A batch of 256 files is smaller than the cut.
     server.cuts, server.cut_after = 10**6, 1_300_000
-    lines: list[str] = []
-    ensure([big], places, lines.append)
+    ensure([big], places)
     assert show(big, "file399", store) == big_files(400)["file399"]
-    assert any("in pieces, 256 of 400 files done" in line for line in lines)
+    assert any("in pieces, 256 of 400 files done" in line for line in reported)
     assert max(server.packs) < 1_300_000
     assert not list((store.root / "partial").iterdir())
     # The result is an ordinary repository.
@@ -229,22 +226,21 @@ def test_a_line_that_cuts_every_big_answer_still_brings_the_commit(
 @pytest.mark.usefixtures("no_waiting")
 @pytest.mark.slow
 def test_the_password_of_a_mirror_stays_out_of_the_store_and_spoilt_pieces_are_thrown_away(
-    repositories: Repositories, server: GitServer, store: Store, monkeypatch: pytest.MonkeyPatch
+    repositories: Repositories, server: GitServer, store: Store, monkeypatch: pytest.MonkeyPatch, reported: list[str]
 ):
     top = Commit("https://elsewhere.test/team/tool", repositories.make("team/tool", big_files(2)))
     allow_filters(repositories, "team/tool")
     monkeypatch.setenv("GIT_CONFIG_KEY_0", "url.http://127.0.0.1:9/.insteadOf")
     monkeypatch.setenv("GIT_CONFIG_VALUE_0", "https://elsewhere.test/")
     server.cuts, server.cut_after = 10**6, 1_000
-    lines: list[str] = []
     places = Mirrors(store, mirror(server.url.replace("//", "//me:secret@") + "/{path}.git"))
     with pytest.raises(SourceError) as error:
-        ensure([top], places, lines.append)
+        ensure([top], places)
     # Its folders arrived, its files did not.
-    assert any("in pieces, 0 of 2 files" in line for line in lines)
+    assert any("in pieces, 0 of 2 files" in line for line in reported)
     left = [path for path in store.root.rglob("*") if path.is_file()]
     assert not [path for path in left if b"secret" in path.read_bytes()]
-    assert "secret" not in f"{lines} {error.value.message} {error.value.where}"
+    assert "secret" not in f"{reported} {error.value.message} {error.value.where}"
     server.cuts = 0
     (pack,) = (path for path in left if path.suffix == ".pack")
     pack.chmod(0o644)

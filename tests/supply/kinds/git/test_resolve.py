@@ -28,7 +28,7 @@ def source(name: str, commit: str, submodules: bool | list[str] = True, ref: str
 
 
 def lock(requested: Source, store: Store) -> tuple[GitCommit, ...]:
-    return lock_git(requested, local_mirrors(store), lambda line: None)
+    return lock_git(requested, local_mirrors(store))
 
 
 @pytest.mark.slow

@@ -118,13 +118,13 @@ def test_a_project_of_git_is_read_at_its_commit_and_never_run(
     found = lock_wheels(WheelRequest([text, "user"], PYTHON_311), mirrors)
     assert names(w for w in found if not w.build_only) == ["low==1.0", "six==1.0", "user==1.0"]
     assert names(w for w in found if w.build_only) == ["setuptools==59.0", "wheel==0.36"]
-    [locked] = lock_commits([], [text], {}, mirrors, print)
+    [locked] = lock_commits([], [text], {}, mirrors)
     assert (locked.commit, locked.ref) == (commit, "v2") and GitCommit.model_validate(locked.model_dump()) == locked
     # A tag that moves changes nothing until the section is locked again.
     repositories.git("team/tool", "tag", "-f", "v2")
     refs = {(locked.url, locked.ref): locked.commit}
-    assert lock_commits([], [text], refs, mirrors, print) == (locked,)
-    assert lock_commits([], [text], {}, mirrors, print)[0].commit == moved
+    assert lock_commits([], [text], refs, mirrors) == (locked,)
+    assert lock_commits([], [text], {}, mirrors)[0].commit == moved
     for wrong, why in ((text.replace("v2", "v3"), "no tag or branch 'v3'"), (text.replace("tool[", "tol["), "called")):
         with pytest.raises(ReprokitError, match=why):
             lock_wheels(WheelRequest([wrong], PYTHON_311), mirrors)

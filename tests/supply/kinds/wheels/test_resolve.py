@@ -171,7 +171,7 @@ def tools(index: Path, store: Store) -> Tools:
     for name, version in (("setuptools", "65.7"), ("setuptools", "80.0"), ("shared", "1.0"), ("own", "1.0")):
         make_wheel(index, name, version)
     mirrors = local_mirrors(store, pip=PipSettings(find_links=(index.as_uri(),)))
-    return Tools(mirrors, lambda line: None, None, pytest.fail)  # type: ignore[arg-type]
+    return Tools(mirrors, None, pytest.fail)  # type: ignore[arg-type]
 
 
 def locked(
