@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from reprokit.formatting import clock
+from reprokit.formatting import clock, size
 from reprokit.redact import redact
 from reprokit.untrusted.text import console, echo
 
@@ -136,3 +137,34 @@ class StepDisplay(ProgressDisplay):
 
         took = clock(time.monotonic() - self._step_began)
         return Text(f"{self._so_far or self._step}  {took}", "bold", no_wrap=True, overflow="ellipsis")
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a callback for bytes done and total: it shows a bar, or without a terminal a line every few seconds."""
+    if not sys.stderr.isatty():
+        last = [time.monotonic()]
+
+        def line(done: int, total: int) -> None:
+            if time.monotonic() - last[0] > _EVERY_S:
+                last[0] = time.monotonic()
+                notify(f"{text}: {size(done)} of {size(total)}")
+
+        yield line
+        return
+    from rich import progress as rich
+
+    columns = (rich.TextColumn("{task.description}", markup=False), rich.BarColumn(), rich.DownloadColumn())
+    rate = (rich.TransferSpeedColumn(), rich.TimeRemainingColumn())
+    with rich.Progress(*columns, *rate, console=console(sys.stderr), transient=True) as shown:
+        task = shown.add_task(text, total=None)
+        yield lambda done, total: shown.update(task, completed=done, total=total)
+
+
+@contextmanager
+def status(text: str, expected_s: float = 0.0) -> Iterator[None]:
+    """Show `text` with a clock and, if known, how long the work will take; without a terminal as a plain line."""
+    with ClockDisplay(sys.stderr, text, expected_s) as shown:
+        if not shown.width:
+            notify(text)
+        yield

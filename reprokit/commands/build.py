@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -60,7 +59,6 @@ def build(
     from reprokit.image.build_secrets import parse_secrets
     from reprokit.image.labels import image_name
     from reprokit.image.lock.fit import errors_of
-    from reprokit.image.progress import BuildDisplay
     from reprokit.image.run import BuildOptions
     from reprokit.recipe.find import target as find_target
 
@@ -74,25 +72,24 @@ def build(
     free = None if built else engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
     host = KnownHost(engine.host.memory_bytes(), free)
     forced += host_errors_of(target, host, force, "or build anyway with --force")
-    with BuildDisplay(sys.stderr) as shown:
-        chosen = BuildOptions(
-            no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded
-            keep_failed=keep_failed,
-            offline=offline,
-            drift=drift,
-            record=record,
-            forced=forced,
-            secrets=secrets,
-            gpus=devices,
-            memory=memory or 0,
-            cpus=cpus,
-            cache_from=_repository(cache_from),
-            cache_to=_repository(cache_to),
-        )
-        try:
-            result = build_image(engine, target, chosen, shown.progress, shown.traffic)
-        except EngineError as error:
-            raise (no_gpu_error(request, error.message) if refused(error.message) else error) from None
+    chosen = BuildOptions(
+        no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded
+        keep_failed=keep_failed,
+        offline=offline,
+        drift=drift,
+        record=record,
+        forced=forced,
+        secrets=secrets,
+        gpus=devices,
+        memory=memory or 0,
+        cpus=cpus,
+        cache_from=_repository(cache_from),
+        cache_to=_repository(cache_to),
+    )
+    try:
+        result = build_image(engine, target, chosen)
+    except EngineError as error:
+        raise (no_gpu_error(request, error.message) if refused(error.message) else error) from None
     if as_json:
         dump(
             {

@@ -23,7 +23,7 @@ def claims(
 
     Exit code 1 where a claim is not reproduced.
     """
-    from reprokit.commands.results import recipes_with_results, results_file
+    from reprokit.bench.records import recipes_with_results, results_file
     from reprokit.compat.facts import bundled
     from reprokit.recipe.find import load_recipe, split
     from reprokit.results.claims import JudgedClaim, as_lines, judge

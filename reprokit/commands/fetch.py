@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -28,48 +27,11 @@ def fetch(
     as_json: options.Json = False,
 ) -> None:
     """Download everything that locks name into the store, and the base images onto the engine."""
-    from reprokit.display import notify
-    from reprokit.engine import Engine
-    from reprokit.errors import EngineError
     from reprokit.formatting import size
-    from reprokit.image.lock.read import fresh_data, needed_lock
-    from reprokit.image.lock.supplies import Supplier
+    from reprokit.image.lock.supplies import fetch as fetch_all
     from reprokit.recipe.find import target as find_target
-    from reprokit.supply.fetch.display import FetchDisplay
-    from reprokit.supply.fetch.import_local import import_files
-    from reprokit.supply.lock.file import complete, lock_path
-    from reprokit.supply.mirrors.places import Mirrors
-    from reprokit.supply.store import Store
 
-    targets = [find_target(name) for name in names]
-    locks = [needed_lock(target) for target in targets]
-    inputs = [locked for lock in locks for locked in lock.locked_inputs()]
-    if data:
-        inputs += [file.locked_input() for target in targets for file in fresh_data(target)]
-    store = Store()
-    mirrors = Mirrors(store, indexes=[i for target in targets for i in target.variant.wheel_indexes])
-    for target in targets:
-        store.used(lock_path(target.path))
-    engine, absent = None, ""
-    try:
-        engine = Engine.connect()
-    except EngineError as error:
-        absent = error.message
-    if source:
-        taken = import_files(source, inputs, store)
-        notify(f"{taken} files copied from {source}")
-    with FetchDisplay(sys.stderr) as shown:
-        supplier = Supplier(store, mirrors, shown.on_progress)
-        found = supplier.files(inputs)
-        commits = sum(supplier.commits(lock) for lock in locks)
-        if engine:
-            for base in (base for lock in locks for base in lock.bases):
-                supplier.image(engine, base)
-    if data:
-        for target in targets:
-            complete(lock_path(target.path), store)
-    if engine is None and any(base.digest for lock in locks for base in lock.bases):
-        notify(f"base images are not fetched: {absent}")
+    found, commits = fetch_all([find_target(name) for name in names], source, data)
     if as_json:
         stored = {"bytes": found.stored_bytes, "files": found.stored_files}
         dump({"downloaded": {"bytes": found.bytes, "files": found.files, "commits": commits}, "stored": stored})

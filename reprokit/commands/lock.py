@@ -14,7 +14,6 @@ from reprokit.untrusted.text import dump, echo
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
     from reprokit.supply.lock.model import VariantLock
-    from reprokit.supply.mirrors.places import Mirrors
 
 
 def lock(
@@ -86,43 +85,23 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, forc
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
     from reprokit.explain.last import explained
-    from reprokit.image.lock.fit import errors_of
-    from reprokit.image.lock.read import recipe_lock
-    from reprokit.image.lock.resolve import data_of, lock_variant, merged_data, update_of
-    from reprokit.supply.lock.file import changing, check_writable, lock_path, write
-    from reprokit.supply.mirrors.places import Mirrors
-    from reprokit.supply.store import Store
+    from reprokit.image.lock.write import lock as lock_target
 
-    engine, store = Engine.connect(), Store()
+    engine = Engine.connect()
     failed: list[tuple[Target, ReprokitError]] = []
     rows: list[dict[str, Any]] = []
     for target in targets:
-        whole = recipe_lock(target)
-        old = whole.variants.get(target.variant_name)
-        freed = update_of([*update, *(["wheels"] if as_of else [])], target, old)
-        mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-        notify(f"locking {target.label}")
-        path = lock_path(target.path)
         try:
-            check_writable(path)
-            time = _time_of(as_of, target, mirrors) if as_of else ""
-            found = lock_variant(engine, target, store, mirrors, old, freed, time)
-            errors_of(target, force, found)
-            files = data_of(target.recipe, whole.data, data, mirrors)
+            done = lock_target(engine, target, update, data=data, as_of=as_of, force=force)
         except ReprokitError as error:
             if len(targets) == 1:
                 raise
             notify(f"{target.label}: {error.message}")
             failed.append((target, error))
             continue
-        with changing(path):
-            now = recipe_lock(target)  # meanwhile another process may have locked another variant
-            variants = {**now.variants, target.variant_name: found}
-            order = {name: variants[name] for name in target.recipe.variants if name in variants}
-            write(path, now.model_copy(update={"variants": order, "data": merged_data(target.recipe, files, now.data)}))
-        rows.append({"recipe": target.label, "lock": str(path), "changed": found != old, **_counts(found)})
+        rows.append({"recipe": target.label, "lock": str(done.path), "changed": done.changed, **_counts(done.lock)})
         if not as_json:
-            echo(f"{target.label}: " + ("unchanged" if found == old else _counted(found)) + f" ({path})")
+            echo(f"{target.label}: " + (_counted(done.lock) if done.changed else "unchanged") + f" ({done.path})")
     if as_json:
         dump(
             {
@@ -136,26 +115,6 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, forc
         first.message = f"{len(failed)} of {len(targets)} variants could not be locked; the first: {first.message}"
         with explained(target):
             raise first
-
-
-def _time_of(as_of: str, target: Target, mirrors: Mirrors) -> str:
-    """The time of `--as-of`; `commit` is that of the variant's first source. Raises UsageError, SourceError."""
-    from reprokit.importing.asof import moment_of
-    from reprokit.importing.tree import commit_date
-    from reprokit.supply.kinds.git.fetch import ensure
-    from reprokit.supply.kinds.git.store import folder_of
-    from reprokit.supply.locked_input import Commit
-
-    date = None
-    if as_of == "commit" and target.variant.sources:
-        source = target.variant.sources[0]
-        commit = Commit(source.git, source.commit)
-        ensure([commit], mirrors)
-        date = commit_date(folder_of(commit, mirrors.store), source.commit)
-    moment = moment_of(as_of, date, target.label)
-    if moment.time:
-        notify(f"wheels are those of {moment.day}; apt, conda and files have no dates, and are today's")
-    return moment.time
 
 
 def _counts(lock: VariantLock) -> dict[str, Any]:

@@ -29,8 +29,6 @@ def new(
     ),
 ) -> None:
     """Write a recipe: a commented start, or what a repository states."""
-    from reprokit.commands._repair import page_path
-    from reprokit.commands._repair import repair as repaired
     from reprokit.errors import UsageError
     from reprokit.host.disk import write_new
     from reprokit.recipe.find import recipe_files, refuse_twin
@@ -38,7 +36,7 @@ def new(
 
     text = starting_recipe(name)
     path = Path("recipes") / f"{name}.yaml"
-    for taken in (path, page_path(path)) if repair else (path,):
+    for taken in (path, path.with_suffix(".md")) if repair else (path,):
         if taken.exists():
             raise UsageError(f"the recipe {name} exists already", str(taken), "choose another name, or edit the file")
     if other := recipe_files().get(name):
@@ -56,8 +54,10 @@ def new(
         )
     write_new(path, text, "the recipe", "start in a folder that you can write", usual=True)
     if repair and found:
+        from reprokit.smoke.repair import repair as repaired
+
         echo(f"wrote {path}")
-        repaired(path, source, *found)
+        echo(repaired(path, source, *found))
         return
     echo(f"wrote {path}; next: reprokit check {name} && reprokit build {name}")
 

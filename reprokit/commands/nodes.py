@@ -34,7 +34,7 @@ def nodes(
     down is no failure; exit code 4 where none answers.
     """
     from reprokit import config
-    from reprokit.commands._shown import status
+    from reprokit.display import status
     from reprokit.errors import SourceError, UsageError
     from reprokit.nodes import survey
     from reprokit.nodes.config import find

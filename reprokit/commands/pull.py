@@ -18,7 +18,7 @@ def pull(
     of other inputs than the lock here names is refused, except by its digest. Afterwards `reprokit shell NAME` works.
     The image is unverified until `reprokit trust add`.
     """
-    from reprokit.commands._shown import progress
+    from reprokit.display import progress
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry
 

@@ -17,7 +17,7 @@ def push(
     The engine pushes, with the credentials of `docker login`, and skips layers that the registry has.
     Prints the image's name with its digest, for `reprokit pull` on other machines.
     """
-    from reprokit.commands._shown import progress
+    from reprokit.display import progress
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry
 

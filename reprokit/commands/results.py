@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from reprokit import completion
+from reprokit.bench.records import groups_of, of, records_of, results_file, some
 from reprokit.commands import _options as options
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import document, dump, echo, paged
 
 if TYPE_CHECKING:
-    from reprokit.results.likeness import Group
-    from reprokit.results.record import Record
     from reprokit.tables import ReportTable
 
 _MOST_SHOWN = 500  # tables, which take 1 s
-_T = TypeVar("_T", "Group", "Record")
 
 results = typer.Typer(
     name="results",
@@ -57,7 +55,7 @@ def list_(name: _Name = None, as_json: options.Json = False) -> None:
     from reprokit.results.tables import by_machine, overview
     from reprokit.tables import show_tables
 
-    rows = overview(_groups(name))
+    rows = overview(groups_of(name))
     if as_json:
         cells = [[cell if at in rows.words else int(cell) for at, cell in enumerate(row)] for row in rows.rows]
         dump([dict(zip(rows.columns, row, strict=True)) for row in cells])
@@ -75,7 +73,7 @@ def show(
     from reprokit.tables import show_tables
 
     if as_json:
-        found = some(_of(records_of(name, records), name, benchmarks or []), name, *(benchmarks or []))
+        found = some(of(records_of(name, records), name, benchmarks or []), name, *(benchmarks or []))
         dump({"ok": True, "records": [json.loads(record.to_json()) for record in found]})
     else:
         shown = _tables(name, benchmarks or [], records)
@@ -106,12 +104,12 @@ def compare(
     from reprokit.tables import show_tables
 
     files = [Path(side) if side.endswith(".jsonl") else None for side in (a, b)]
-    every = [] if all(files) else _groups(recipe)
+    every = [] if all(files) else groups_of(recipe)
     sides, chosen = [], set()
     for text, file in zip((a, b), files, strict=True):
         picked = None if file else selection(text, every)
         chosen |= picked.fields if picked else set()
-        found = picked.groups(every) if picked else _of(read_groups(file or Path(text)), recipe)
+        found = picked.groups(every) if picked else of(read_groups(file or Path(text)), recipe)
         if metric:
             found = [group for group in found if group.identity["metric"] == metric]
         if not found:
@@ -147,7 +145,7 @@ def history(
     from reprokit.results.history import lines_of, table
     from reprokit.tables import show_tables
 
-    every = _groups(recipe)
+    every = groups_of(recipe)
     found = lines_of(group for group in every if group.identity["metric"] == metric)
     if not found:
         known = sorted({group.identity["metric"] for group in every})
@@ -217,91 +215,12 @@ def schema() -> None:
     dump(json_schema())
 
 
-def results_file(name: str) -> Path:
-    from reprokit.recipe.find import plain
-    from reprokit.results.lines import FOLDER
-
-    recipe = plain(name).partition(":")[0]
-    if not recipe or "/" in recipe or recipe.startswith("."):
-        raise UsageError(f"{recipe!r} is not the name of a recipe")
-    return Path(FOLDER) / f"{recipe}.jsonl"
-
-
-_MEASURE = "`reprokit bench NAME` measures some"
-
-
-def files_of(name: str | None) -> list[Path]:
-    """The file of a recipe's records, or all. Raises UsageError where there is none."""
-    from reprokit.recipe.spelling import nearest
-    from reprokit.results.lines import FOLDER
-
-    found = {file.stem: file for file in sorted(Path(FOLDER).glob("*.jsonl"))}
-    recipe = results_file(name).stem if name else ""
-    if not found:
-        raise UsageError("no results yet", FOLDER, _MEASURE)
-    if recipe and recipe not in found:
-        raise UsageError(f"no results of {recipe}{nearest(recipe, found)}", FOLDER, f"there are {', '.join(found)}")
-    return [found[recipe]] if recipe else list(found.values())
-
-
-def _groups(name: str | None) -> list[Group]:
-    from reprokit.results.index import read_groups
-
-    return some(_of([group for file in files_of(name) for group in read_groups(file)], name), name)
-
-
-def recipes_with_results() -> list[str]:
-    """The recipes that have a file of records here. Raises UsageError where none has."""
-    from reprokit.recipe.find import recipe_names
-
-    found = [name for name in recipe_names() if results_file(name).exists()]
-    if not found:
-        raise UsageError("no results yet", hint="name a recipe, or measure one with `reprokit bench NAME`")
-    return found
-
-
-def _of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -> list[_T]:
-    """The groups or records of a recipe or variant, and of these benchmarks."""
-    if not name and not benchmarks:
-        return list(found)
-    from reprokit.recipe.find import plain
-
-    recipe, _, variant = plain(name or "").partition(":")
-    wanted = {"recipe": [recipe], "variant": [variant], "benchmark": benchmarks or [""]}
-    facts = [vars(each).get("identity", vars(each)) for each in found]
-    return [
-        each
-        for each, fact in zip(found, facts, strict=True)
-        if all("" in values or fact[field] in values for field, values in wanted.items())
-    ]
-
-
-def some(found: list[_T], *names: str | None) -> list[_T]:
-    """What was found. Raises UsageError where that is nothing."""
-    if not found:
-        about = " ".join(filter(None, names))
-        if not about:
-            raise UsageError("no results yet", hint=_MEASURE)
-        raise UsageError(f"no record of {about}", hint="`reprokit results list` shows what there is")
-    return found
-
-
-def records_of(name: str | None, file: Path | None) -> list[Record]:
-    from reprokit.bench import printed
-    from reprokit.recipe.find import plain
-    from reprokit.results import lines
-
-    if file:
-        return _of(printed.read(file, plain(name or "").partition(":")[0] or file.stem), name)
-    return _of([record for each in files_of(name) for record in lines.read(each)], name)
-
-
 def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> list[ReportTable]:
     from reprokit.recipe.find import load_recipe, recipe_names
     from reprokit.results.likeness import groups
     from reprokit.results.tables import sections
 
-    found = groups(records_of(name, file)) if file else _groups(name)
-    kept = some(_of(found, name, benchmarks), name, *benchmarks)
+    found = groups(records_of(name, file)) if file else groups_of(name)
+    kept = some(of(found, name, benchmarks), name, *benchmarks)
     names = {group.identity["recipe"] for group in kept} & set(recipe_names())
     return sections(kept, {each: load_recipe(each).claims for each in names})

@@ -111,10 +111,10 @@ def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) ->
     from reprokit.bench import extension
     from reprokit.bench.container import container_of_run, gpus_for, machine_lock
     from reprokit.bench.hardware import probe
-    from reprokit.commands._shown import status
     from reprokit.container.execute import execute
     from reprokit.container.launch import built_image
     from reprokit.container.settings import RunOptions
+    from reprokit.display import status
     from reprokit.errors import WorkFailed
     from reprokit.profiling.peaks import gpu, processors
     from reprokit.recipe.find import target

@@ -10,8 +10,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._shown import progress
-from reprokit.display import notify
+from reprokit.display import notify, progress
 from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ import typer
 from reprokit import completion, paths
 from reprokit.bench import extension, tuning
 from reprokit.bench.container import machine_lock
+from reprokit.bench.measure import opened_bench
 from reprokit.bench.tuning import Dtype, Mask, PlanSearch, SearchProgress, SearchReader
 from reprokit.commands import _options as options
-from reprokit.commands.bench import opened_bench
 from reprokit.display import ProgressDisplay, notify
 from reprokit.errors import ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
@@ -110,9 +110,9 @@ def tune(
     search_lock = file_lock(paths.state() / "search.lock", "another search is running: waiting for it")
     with (
         _cluster(runner) as ray,
-        options.engine_on(on) as there,
-        search_lock if purpose else machine_lock(gpus, there.host),
-        opened_bench(there, target, gpus, _RUNS, stale, {}, purpose) as (engine, container, found),
+        options.engine_on(on) as engine,
+        search_lock if purpose else machine_lock(gpus, engine.host),
+        opened_bench(engine, target, gpus, _RUNS, stale, {}, purpose) as (container, found),
     ):
         folder = extension.send(engine, container, found.execute, files)
         search = PlanSearch(shape, strategies, budget, seeds, found.origin.image_digest, extension.digest(files))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Optional
@@ -36,10 +35,10 @@ def verify(
     import os
     from dataclasses import asdict
 
+    from reprokit.display import status
     from reprokit.engine import Engine
     from reprokit.image import trust
     from reprokit.image.build_secrets import parse_secrets
-    from reprokit.image.progress import BuildDisplay
     from reprokit.recipe.find import target as find_target
     from reprokit.verify.run import compare_images, known_differences, rebuilt
 
@@ -47,10 +46,7 @@ def verify(
     _require_lock(target)
     engine = Engine.connect()
     with _image(engine, target, against) as image:
-        with (
-            BuildDisplay(sys.stderr) as shown,
-            rebuilt(engine, target, offline, shown.progress, shown.traffic, secrets) as (again, seconds),
-        ):
+        with rebuilt(engine, target, offline, secrets) as (again, seconds), status(f"comparing with {image.name}"):
             found = compare_images(image, again, known_differences(target), seconds)
         if found.image_id:
             trust.record_verified(engine, found.image_id, found.verdict)

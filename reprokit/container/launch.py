@@ -17,6 +17,8 @@ from reprokit.display import notify
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
+from reprokit.image import trust
+from reprokit.image.build import BuildResult, built
 from reprokit.image.labels import ImageLabels, image_name
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import host_name
@@ -184,6 +186,17 @@ def built_image(engine: Engine, target: Target) -> dict[str, Any]:
             raise UsageError(f"{node} has no image of {target.label}", hint=f"reprokit send {target.label} {node}")
         raise UsageError(f"{target.label} has not been built", hint=f"reprokit build {target.label}")
     return image
+
+
+def usable_image(engine: Engine, target: Target) -> BuildResult:
+    """The target's image: here it is built if needed, on a node it must be present. Raises as `built`, UsageError."""
+    if not engine.host.name:
+        return built(engine, target)
+    image = built_image(engine, target)
+    if notice := trust.notice(image["Id"], target.label, engine.host.name):
+        notify(notice)
+    inputs = ImageLabels.read(labels_of(image)).inputs
+    return BuildResult(image_name(target), image["Id"], inputs, False, 0.0, state=trust.state(image["Id"]))
 
 
 @contextlib.contextmanager

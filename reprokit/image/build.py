@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
@@ -20,8 +21,10 @@ from reprokit.image import build_secrets, made, run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.inputs import Inputs, resolve_inputs
 from reprokit.image.labels import ImageLabels, image_name
+from reprokit.image.lock.fit import errors_of
 from reprokit.image.lock.read import fresh_lock
 from reprokit.image.lock.supplies import Supplier
+from reprokit.image.progress import BuildDisplay
 from reprokit.image.render import Rendered, render
 from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
@@ -58,22 +61,25 @@ class BuildResult:
 def build(
     engine: Engine,
     target: Target,
-    options: BuildOptions,
-    progress: OnEvent = lambda event: None,
-    traffic: Callable[[Gateway], None] = lambda gateway: None,
+    options: BuildOptions = BuildOptions(),  # noqa: B008 - frozen
+    progress: OnEvent | None = None,
 ) -> BuildResult:
     """Build the image of one variant, unless it is up to date.
 
     With a lock, everything is fetched before the build, and the gateway serves nothing else. Without one, the gateway
-    forwards the build's requests. `traffic` gets the gateway once it runs, to show its count of bytes. Raises
+    forwards the build's requests. `progress` gets the events instead of the terminal. Raises
     WorkFailed with the first lines that name the cause if a step fails or the lock is stale, SourceError if the network
     is the cause, EngineError if the engine or its disk is.
 
     With `record` no image remains, as it holds more than the lock names. Nor do its steps, which later builds would
     take from the cache.
     """
-    with explained(target):
-        started = _Build(engine, target, options, progress, traffic)
+    with explained(target), ExitStack() as stack:
+        if progress is None:
+            shown = stack.enter_context(BuildDisplay(sys.stderr))
+            started = _Build(engine, target, options, shown.progress, shown)
+        else:
+            started = _Build(engine, target, options, progress)
         try:
             result = started.result()
         finally:
@@ -89,13 +95,27 @@ def build(
         return result
 
 
+def built(engine: Engine, target: Target) -> BuildResult:
+    """The target's image, built if it is missing or its inputs have changed.
+
+    An unverified image is used with a notice. Raises WorkFailed if `check` finds errors, unless the present image,
+    built here or trusted, was built with `--force`.
+    """
+    present = engine.image(image_name(target)) or {}
+    force = trust.known(present.get("Id", "")) and ImageLabels.read(labels_of(present)).forced
+    image = build(engine, target, BuildOptions(forced=errors_of(target, force), unverified=True))
+    if notice := trust.notice(image.image_id, target.label):
+        notify(notice)
+    return image
+
+
 @dataclass
 class _Build:
     engine: Engine
     target: Target
     options: BuildOptions
     progress: OnEvent
-    traffic: Callable[[Gateway], None]
+    display: BuildDisplay | None = None
 
     def __post_init__(self) -> None:
         run.check_options(self.options)
@@ -193,7 +213,8 @@ class _Build:
                     mask=masking(value.decode(errors="replace") for value in self.options.secrets.values()),
                 )
             )
-            self.traffic(gateway)
+            if self.display:
+                self.display.traffic(gateway)
             options = replace(self.options, name=self.name)
             started = run.BuildRun(self.engine, self.target, options, inputs, gateway, path, self.progress)
             image_id, written = started.result()

@@ -81,26 +81,18 @@ def blocked(name: str, steps: dict[str, ReproductionStep]) -> str:
     return f"{missing.name} {'failed' if missing.status == 'failed' else 'was skipped'}" if missing else ""
 
 
-def attempt(name: str, argv: Sequence[str], run: Callable[[Sequence[str]], int]) -> ReproductionStep:
+def attempt(name: str, command: str, action: Callable[[], object]) -> ReproductionStep:
     """Run a step. What this machine or the network cannot do is skipped with the reason; other errors are failures.
 
-    A claim that is not reproduced is a result, not a failure.
+    A text that the action returns is a remark on a step that was done.
     """
-    command = " ".join(("reprokit", *argv))
     try:
-        code = run(argv)
+        done = action()
     except ReprokitError as error:
         remedy = f" ({error.hint})" if error.hint and isinstance(error, UsageError) else ""
-        if isinstance(error, EngineError | SourceError | Absent):
-            return ReproductionStep(name, command, "skipped", error.message + remedy, error.exit_code)
-        return ReproductionStep(name, command, "failed", error.message + remedy, error.exit_code)
-    if code == 1 and name == "claims":
-        return ReproductionStep(name, command, "done", "a claim is not reproduced")
-    if code == 3:
-        return ReproductionStep(name, command, "skipped", "this machine cannot run it", code)
-    if code:
-        return ReproductionStep(name, command, "failed", f"exit code {code}", code)
-    return ReproductionStep(name, command, "done")
+        status: Status = "skipped" if isinstance(error, EngineError | SourceError | Absent) else "failed"
+        return ReproductionStep(name, command, status, error.message + remedy, error.exit_code)
+    return ReproductionStep(name, command, "done", done if isinstance(done, str) else "")
 
 
 def exit_code(steps: Sequence[ReproductionStep]) -> int:

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, suppress
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+from reprokit.bench.container import container_of_run, gpus_for
 from reprokit.bench.hardware import Execute, probe
-from reprokit.container.execute import Completed
+from reprokit.container.execute import Completed, execute
+from reprokit.container.launch import usable_image
+from reprokit.container.settings import RunOptions
+from reprokit.display import notify
+from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, WorkFailed
 from reprokit.explain.last import explain_by, keep_error
 from reprokit.explain.remedy import Subject
+from reprokit.host.disk import ENGINE_ROOT
+from reprokit.host.fit import in_words, recipe_findings
+from reprokit.host.gpu import GpuDevice
+from reprokit.image.labels import image_name
+from reprokit.image.lock.fit import errors_of
+from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Smoke
 from reprokit.smoke.result import TrialResult, TrialStep
@@ -35,16 +46,11 @@ class CommandFailed(WorkFailed):
 
 @dataclass
 class Trial:
-    """The actions of a trial. Each raises a ReprokitError where it fails.
-
-    `container` yields a function that runs commands in a fresh container, which is removed at the end; `on_step` is
-    called with the name of each step before it begins.
-    """
+    """The actions of a trial. Each raises a ReprokitError if it fails; `container` is `fresh_container`."""
 
     check: Callable[[Target], object]
     build: Callable[[Target], object]
     container: Callable[[Target], AbstractContextManager[Execute]]
-    on_step: Callable[[Target, str], None] = field(default=lambda target, name: None)
 
     def run(self, target: Target) -> TrialResult:
         """Run all steps. A failed command stops no other; any other failure ends the trial."""
@@ -79,7 +85,7 @@ class Trial:
         self._step(steps, target, title(command), lambda: judge(target, command, execute(argv, workdir=workdir)))
 
     def _step(self, steps: list[TrialStep], target: Target, name: str, action: Callable[[], _T]) -> _T:
-        self.on_step(target, name)
+        notify(f"{target.label}: {name}")
         started = time.monotonic()
         try:
             result = action()
@@ -93,6 +99,49 @@ class Trial:
             raise
         steps.append(TrialStep(name, "pass", time.monotonic() - started))
         return result
+
+
+def trials(engine: Engine, chosen: Sequence[Target] | None, names: Sequence[str]) -> Iterator[TrialResult]:
+    """The result of each target; without a choice, of all variants of `names` that this host can run."""
+    trial = Trial(partial(errors_of, force=False), partial(usable_image, engine), partial(fresh_container, engine))
+    gpus = engine.host.gpus() if chosen is None else []
+    for target in chosen if chosen is not None else _current(names):
+        if isinstance(target, TrialResult):
+            yield target
+        elif chosen is None and (reason := _not_here(engine, target, gpus)):
+            yield TrialResult(target.label, (TrialStep("host", "skip", reason=reason),))
+        else:
+            yield trial.run(target)
+
+
+def _current(names: Sequence[str]) -> Iterator[Target | TrialResult]:
+    """Every variant that is not historic; a recipe that cannot be read is a failure and stops no other."""
+    for name in names:
+        try:
+            yield from find.current_targets([name])
+        except ReprokitError as error:
+            reason = f"{error.message} ({error.where})"
+            yield TrialResult(name, (TrialStep("recipe", "fail", reason=reason, output=reason),), error.exit_code)
+
+
+def _not_here(engine: Engine, target: Target, gpus: Sequence[GpuDevice]) -> str:
+    """Why this host cannot run the target, or "". An image that is built already needs no more disk."""
+    has_gpu = gpus_for(engine, target, None) != "none"
+    free_disk = None
+    if engine.image(image_name(target)) is None:
+        if engine.host.name:
+            return f"its image is missing on {engine.host.name}"
+        free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
+    found = recipe_findings(target.variant, has_gpu, gpus, engine.host.memory_bytes(), free_disk)
+    return next((in_words(finding) for finding in found if finding.severity == "error"), "")
+
+
+@contextmanager
+def fresh_container(engine: Engine, target: Target) -> Iterator[Execute]:
+    """Yield a function that runs commands in a fresh container, which is removed at the end."""
+    options = RunOptions(gpus=gpus_for(engine, target, None))
+    with container_of_run(engine, target, "smoke", options) as name:
+        yield partial(execute, engine, name)
 
 
 def judge(target: Target, command: Smoke, done: Completed) -> None:

@@ -18,9 +18,8 @@ from reprokit.errors import ReprokitError
 from reprokit.host import command
 from reprokit.image.blocks import uses
 from reprokit.image.build import build
-from reprokit.image.run import BuildOptions, OnEvent
+from reprokit.image.run import BuildOptions
 from reprokit.recipe.find import Target
-from reprokit.supply.gateway import Gateway
 from reprokit.verify.compare import ComparedLayer, changed_settings, compare_layers
 from reprokit.verify.effect import Files
 from reprokit.verify.layers import ComparedImage, ImageInEngine, effect, written
@@ -59,8 +58,6 @@ def rebuilt(
     engine: Engine,
     target: Target,
     offline: bool,
-    progress: OnEvent,
-    traffic: Callable[[Gateway], None],
     secrets: Mapping[str, bytes] = {},
 ) -> Iterator[tuple[ImageInEngine, float]]:
     """Build a variant without any cache, under a name that is removed afterwards. Raises as `build`.
@@ -70,7 +67,7 @@ def rebuilt(
     name = f"{OWN_IMAGES}/verify:{token_hex(8)}"
     try:
         options = BuildOptions(no_cache=True, offline=offline, name=name, secrets=secrets)
-        result = build(engine, target, options, progress, traffic)
+        result = build(engine, target, options)
         yield ImageInEngine.of(engine, name), result.seconds
     finally:
         with suppress(ReprokitError):  # there is none if the build failed

@@ -359,6 +359,7 @@ def test_a_base_is_used_without_a_registry(
     forget(engine, base)
     with pytest.raises(SourceError, match="does not have the base image"):
         locked_base(engine, base, node, offline=True)
+    reported.clear()
     assert imported(path, no_engine) == 0  # type: ignore[arg-type]
     assert reported == ["1 base images are not loaded: no engine answers; repeat the import where an engine runs"]
     assert imported(path, lambda: engine) == 1
@@ -397,22 +398,23 @@ def test_a_strangers_image_of_the_name_is_not_exported(engine: Engine, base: Bas
 
 def test_a_base_that_builds_use_is_kept(engine: Engine, tmp_path: Path, reported: list[str]):
     digest = f"sha256:{secrets.token_hex(32)}"
-    name, said = carried_name(digest), list[str]()
+    name = carried_name(digest)
     mine = with_base(tmp_path / "mine.rkit", digest, secrets.token_bytes(8))
     others = with_base(tmp_path / "others.rkit", digest, secrets.token_bytes(8))
     try:
         assert imported(mine, lambda: engine) == 1
         before = on_engine(engine, f"debian:12@{digest}")
+        reported.clear()
         assert before and imported(others, lambda: engine) == 0
         assert on_engine(engine, f"debian:12@{digest}") == before
-        assert len(said) == 1 and f"{name} is another image here and is kept" in said[0]
+        assert len(reported) == 1 and f"{name} is another image here and is kept" in reported[0]
         # A base that no build would use is replaced.
         trust.revoke(engine, [before.image_id])
         assert on_engine(engine, f"debian:12@{digest}") is None
         assert imported(others, lambda: engine) == 1
         after = on_engine(engine, f"debian:12@{digest}")
         assert after and after.image_id != before.image_id
-        assert said[1:] == [f"{name} moved; it pointed to {before.image_id}"]
+        assert reported[1:] == [f"{name} moved; it pointed to {before.image_id}"]
     finally:
         engine.remove_image(name)
 

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 import pytest
 
 from reprokit.bench.container import machine_lock
+from reprokit.bench.measure import BenchOutcome
 from reprokit.bench.run import Rounds
-from reprokit.commands.bench import BenchOutcome, tables_of
+from reprokit.commands.bench import tables_of
 from reprokit.container.lifecycle import usual_name
 from reprokit.engine import Engine
 from reprokit.errors import Absent, EngineError, ReprokitError, UsageError, WorkFailed

@@ -126,7 +126,7 @@ def repaired(call, tmp_path, monkeypatch, no_network):
                 raise current
             return current() if callable(current) else current
 
-        monkeypatch.setattr("reprokit.commands._repair.attempt", attempt)
+        monkeypatch.setattr("reprokit.smoke.repair.attempt", attempt)
         return call("new", "tool", "--from", str(tmp_path / "repository"), "--as-of", "2024-03-01", "--repair")
 
     return run
@@ -142,7 +142,7 @@ CURL = "a.c:1:10: fatal error: curl/curl.h: No such file or directory"
 def test_a_repair_changes_the_recipe_and_writes_its_page(repaired, tmp_path):
     result = repaired(failed(CURL), [])
     assert result.exit_code == 0, result.exception
-    assert "round 1: apt: libcurl4-openssl-dev" in result.stdout
+    assert "round 1: apt: libcurl4-openssl-dev" in result.stderr
     text = " ".join((tmp_path / "recipes/tool.yaml").read_text().split())
     assert "- libcurl4-openssl-dev # repaired: the header curl/curl.h is not on the include path" in text
     page = (tmp_path / "recipes/tool.md").read_text()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import subprocess
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from reprokit.commands.reproduce import _state
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.recipe.find import target
 from reprokit.results import lines
+from reprokit.results.reproduction import NAMES
+from reprokit.smoke.reproduce import _state
 from tests.support.records import RECORD
 
 PLAIN = """
@@ -52,13 +54,13 @@ def run(call, recipe, monkeypatch):
     def steps(offline: str = "") -> list[str]:
         verbs = []
 
-        def verb(context, argv, quiet):
-            verbs.append(argv[0])
-            if argv[0] == offline:
+        def step(name: str) -> None:
+            verbs.append(name)
+            if name == offline:
                 raise SourceError("the mirror does not answer")
-            return 0
 
-        monkeypatch.setattr("reprokit.commands.reproduce._run", verb)
+        actions = {name: partial(step, name) for name in NAMES}
+        monkeypatch.setattr("reprokit.smoke.reproduce._actions", lambda target, repeat: actions)
         call("reproduce", "x:cpu")
         return verbs
 
@@ -73,7 +75,7 @@ def test_after_a_lock_that_is_new_the_later_steps_are_done_again(run):
 
 def test_after_a_late_fetch_no_step_is_done_again(run, monkeypatch):
     """The image was there: it is what its lock gives, with or without the files in the store."""
-    monkeypatch.setattr("reprokit.commands.reproduce._needless", lambda step, target: "it is locked" * (step == "lock"))
+    monkeypatch.setattr("reprokit.smoke.reproduce._needless", lambda step, target: "it is locked" * (step == "lock"))
     assert run("fetch") == ["check", "fetch", "build", "smoke", "bench", "claims"]
     assert run() == ["fetch", "claims"]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from reprokit.bench.container import own_container
-from reprokit.commands.smoke import fresh_container
 from reprokit.container import lifecycle, names
 from reprokit.container.leftovers import leftovers
 from reprokit.container.leftovers import remove as remove_leftover
@@ -23,6 +22,7 @@ from reprokit.host.workspace import locate
 from reprokit.image import made
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
+from reprokit.smoke.run import fresh_container
 from tests.support.builds import root_file_system
 from tests.support.images import tar_of
 from tests.support.names import unique

@@ -48,6 +48,7 @@ def test_where_it_fails_the_old_one_is_back(engine, made, base, sh, rebuild, rep
     name = ensure_running(engine, made)
     sh(name, "echo work > /made/work")
     before = engine.container(name)
+    reported.clear()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -110,6 +111,7 @@ def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(
     port = Port("127.0.0.1", free_port(), 80)
     name = ensure_running(engine, made, RunOptions(ports=(port,)))
     sh(name, "touch /tmp/temporary; rm /tmp/temporary; cd; pwd")
+    reported.clear()
     rebuild(f"FROM {base}\nENV BUILD=2\n")
     ensure_running(engine, made)
     assert (sh(name, "echo $BUILD"), reported) == ("2\n", [f"recreating {name}: its image was rebuilt"])

@@ -23,15 +23,15 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from reprokit.commands._repair import attempt as attempted
 from reprokit.commands.new import imported
-from reprokit.commands.smoke import fresh_container
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.importing.fit import Fit
 from reprokit.importing.page import page
 from reprokit.importing.repair import Failure, RepairLoop, Round
 from reprokit.recipe import find
+from reprokit.smoke.repair import attempt as attempted
+from reprokit.smoke.run import fresh_container
 from reprokit.supply.kinds.wheels.listing import Listing
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store

@@ -15,12 +15,12 @@ from reprokit.bundle.tools import TOOLS
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.bundle.tools.tool import write as write_tool
 from reprokit.commands import profile, report, sweep
-from reprokit.commands._repair import replace_text
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target, target
 from reprokit.recipe.load import load_text
 from reprokit.recipe.variants import add_variant
 from reprokit.results import lines
+from reprokit.smoke.repair import replace_text
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Lock
 from reprokit.verbs import GROUPS

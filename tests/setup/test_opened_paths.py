@@ -45,7 +45,7 @@ OTHERS = {
         supply/kinds/apt/settings.py supply/kinds/wheels/index.py
     """,
     "only names in a folder of recipes or results, or a file that replaces another": """
-        bundle/recipes.py commands/results.py image/lock/beside.py recipe/find.py supply/lock/file.py
+        bundle/recipes.py bench/records.py image/lock/beside.py recipe/find.py supply/lock/file.py
         supply/upkeep/names.py
     """,
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.

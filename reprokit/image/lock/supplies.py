@@ -2,25 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from reprokit.display import notify
 from reprokit.engine import Engine
+from reprokit.errors import EngineError
 from reprokit.image.base.resolve import BaseImage, check_base, locked_base, successor_base
 from reprokit.image.inputs import Inputs
+from reprokit.image.lock.read import fresh_data, needed_lock
 from reprokit.image.render import Rendered
+from reprokit.recipe.find import Target
+from reprokit.supply.fetch.display import FetchDisplay
+from reprokit.supply.fetch.import_local import import_files
 from reprokit.supply.fetch.pool import Fetched, FetchFailed, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.kinds import kinds
 from reprokit.supply.kinds.apt.drift import drifts, dropped
 from reprokit.supply.kinds.apt.resolve import lock_apt
 from reprokit.supply.kinds.kind import Tools
+from reprokit.supply.lock.file import complete, lock_path
 from reprokit.supply.lock.model import AptPackage, Base, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
+
+
+def fetched(inputs: Sequence[LockedInput]) -> Store:
+    """The store, with these files in it. Raises FetchFailed, EngineError."""
+    store = Store()
+    with FetchDisplay(sys.stderr) as shown:
+        fetch_all(inputs, Mirrors(store), shown.on_progress)
+    return store
 
 
 @dataclass(frozen=True)
@@ -91,3 +107,40 @@ def _gone(lock: VariantLock, failed: FetchFailed) -> list[AptPackage]:
     missing = {f.locked.sha256 for f in failed.failures if any(refusal.gone for refusal in f.refusals.values())}
     bootstrap = lock.base.bootstrap.packages if lock.base.bootstrap else ()
     return [package for package in (*bootstrap, *lock.apt) if package.sha256 in missing]
+
+
+def fetch(targets: Sequence[Target], source: Path | None = None, data: bool = False) -> tuple[Fetched, int]:
+    """Fetch everything that the locks of these variants name, and their bases if there is an engine.
+
+    First files of the folder `source` are copied; `data` fetches that of benchmarks too. Returns the files, and how
+    many git commits were missing. Raises UsageError without a lock, WorkFailed, SourceError, EngineError.
+    """
+    locks = [needed_lock(target) for target in targets]
+    inputs = [locked for lock in locks for locked in lock.locked_inputs()]
+    if data:
+        inputs += [file.locked_input() for target in targets for file in fresh_data(target)]
+    store = Store()
+    mirrors = Mirrors(store, indexes=[i for target in targets for i in target.variant.wheel_indexes])
+    for target in targets:
+        store.used(lock_path(target.path))
+    engine, absent = None, ""
+    try:
+        engine = Engine.connect()
+    except EngineError as error:
+        absent = error.message
+    if source:
+        notify(f"{import_files(source, inputs, store)} files copied from {source}")
+    with FetchDisplay(sys.stderr) as shown:
+        supplier = Supplier(store, mirrors, shown.on_progress)
+        files = supplier.files(inputs)
+        commits = sum(supplier.commits(lock) for lock in locks)
+        if engine:
+            for lock in locks:
+                for base in lock.bases:
+                    supplier.image(engine, base)
+    if data:
+        for target in targets:
+            complete(lock_path(target.path), store)
+    if engine is None and any(base.digest for lock in locks for base in lock.bases):
+        notify(f"base images are not fetched: {absent}")
+    return files, commits

@@ -167,13 +167,13 @@ def test_a_real_apptainer_builds_and_runs_the_image(engine, job, tmp_path, progr
     (root / "etc" / "hosts").write_text("127.0.0.1 localhost\n")
     (root / "etc" / "localtime").write_bytes(b"")
     program("apptainer", _IN_SID.format(root=root, folder=folder))
-    name, said = unique("apptainer").lower(), reported
+    name = unique("apptainer").lower()
     engine.import_image(io.BytesIO(root_file_system()), f"reprokit/{name}", "v", ["ENV PATH=/bin", "ENV FOO=bar"])
     try:
         path, text = folder / "x.def", Apptainer().text(job())
         path.write_text(text.replace("reprokit/x:v", f"reprokit/{name}:v").replace("/workspace", "/"))
         assert Apptainer().finish(path) == f"{folder / 'x.sif'} built"
-        assert "apptainer: Creating SIF file..." in said
+        assert "apptainer: Creating SIF file..." in reported
         run = ["apptainer", "run", "--no-privs", "x.sif", "env"]
         assert "FOO=bar" in subprocess.run(run, capture_output=True, text=True, check=True).stdout
     finally:

@@ -66,7 +66,7 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(short_path: Path, mmdeb
 from reprokit.image.base.mmdebstrap import asked
 from reprokit.image.base.release import Release
 release = Release("debian", "12", "bookworm")
-asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}}, print)
+asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}})
 """
     process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: sleeping(seconds))

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from reprokit.bench.hardware import Execute
 from reprokit.display import notify
+from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
+from reprokit.explain.last import explained
 from reprokit.formatting import counted
-from reprokit.untrusted.text import echo
-
-if TYPE_CHECKING:
-    from reprokit.bench.hardware import Execute
-    from reprokit.engine import Engine
-    from reprokit.importing.recipe_of import ImportedRecipe
-    from reprokit.importing.repair import Failure, Round
-    from reprokit.importing.wheel_changes import WheelChanges
-    from reprokit.recipe.find import Target
+from reprokit.host.disk import unwritable
+from reprokit.image.build import build
+from reprokit.image.lock.fit import errors_of
+from reprokit.image.lock.write import lock
+from reprokit.importing.fit import Fit
+from reprokit.importing.page import page
+from reprokit.importing.recipe_of import ImportedRecipe
+from reprokit.importing.repair import Failure, RepairLoop, Round
+from reprokit.importing.wheel_changes import WheelChanges
+from reprokit.recipe import find
+from reprokit.recipe.find import Target
+from reprokit.smoke.run import CommandFailed, fresh_container, judge, title
+from reprokit.untrusted.files import current
 
 
 def page_path(recipe: Path) -> Path:
@@ -26,14 +31,11 @@ def page_path(recipe: Path) -> Path:
     return recipe.with_suffix(".md")
 
 
-def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChanges) -> None:
-    """Repair the recipe in `path`. Raises WorkFailed where it still fails; the recipe and its page are kept."""
-    from reprokit.engine import Engine
-    from reprokit.importing.fit import Fit
-    from reprokit.importing.page import page
-    from reprokit.importing.repair import RepairLoop
-    from reprokit.recipe import find
+def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChanges) -> str:
+    """Repair the recipe in `path`; returns a line about the result.
 
+    Raises WorkFailed if it still fails; the recipe and its page are kept.
+    """
     engine, name = Engine.connect(), path.stem
     variant = find.target(name).variant_name
 
@@ -43,7 +45,7 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
     def kept(rounds: Sequence[Round]) -> None:
         keep(rounds, "The repair was interrupted" if rounds[-1].changes else "It still fails")
         for line in rounds[-1].changes:
-            echo(f"  round {len(rounds)}: {line}")
+            notify(f"  round {len(rounds)}: {line}")
 
     fit = Fit(versions.facts, versions.of)
     loop = RepairLoop(
@@ -67,28 +69,19 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
         raise error
     keep(rounds, "It builds, and its smoke commands succeed", works=True)
     changes = counted(sum(len(each.changes) for each in rounds), "change")
-    echo(f"{name}:{variant} works, with {changes} in {counted(len(rounds), 'round')}; {page_path(path)} says why")
+    return f"{name}:{variant} works, with {changes} in {counted(len(rounds), 'round')}; {page_path(path)} says why"
 
 
 def attempt(engine: Engine, name: str) -> list[Failure]:
     """Check, lock, build and try a recipe as it is now."""
-    from reprokit.commands.smoke import fresh_container
-    from reprokit.explain.last import explained
-    from reprokit.image.build import build
-    from reprokit.image.lock.fit import errors_of
-    from reprokit.image.progress import BuildDisplay
-    from reprokit.image.run import BuildOptions
-    from reprokit.recipe import find
-
     target, step = find.target(name), "check"
     try:
         errors_of(target, False)
         step = "lock"
         with explained():
-            _lock(engine, target)
+            lock(engine, target)
         step = "build"
-        with BuildDisplay(sys.stderr) as shown:
-            build(engine, target, BuildOptions(), shown.progress, shown.traffic)
+        build(engine, target)
         step = "container"
         with fresh_container(engine, target) as execute:
             return list(_tried(target, execute))
@@ -96,27 +89,8 @@ def attempt(engine: Engine, name: str) -> list[Failure]:
         return [_failure(step, error)]
 
 
-def _lock(engine: Engine, target: Target) -> None:
-    from reprokit.image.lock.fit import errors_of
-    from reprokit.image.lock.read import recipe_lock
-    from reprokit.image.lock.resolve import lock_variant, update_of
-    from reprokit.supply.lock.file import lock_path, write
-    from reprokit.supply.mirrors.places import Mirrors
-    from reprokit.supply.store import Store
-
-    store, whole = Store(), recipe_lock(target)
-    old = whole.variants.get(target.variant_name)
-    mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-    # Every version is exact by now, and some are younger than the day on purpose.
-    found = lock_variant(engine, target, store, mirrors, old, update_of([], target, old))
-    errors_of(target, False, found)
-    write(lock_path(target.path), whole.model_copy(update={"variants": {target.variant_name: found}}))
-
-
 def _tried(target: Target, execute: Execute) -> Iterator[Failure]:
     """The smoke commands that fail. Those that need a GPU are left to `reprokit smoke`."""
-    from reprokit.smoke.run import CommandFailed, judge, title
-
     for command in target.recipe.smoke:
         if command.gpu:
             continue
@@ -128,16 +102,11 @@ def _tried(target: Target, execute: Execute) -> Iterator[Failure]:
 
 
 def _failure(step: str, error: ReprokitError) -> Failure:
-    from reprokit.importing.repair import Failure
-
     where = f" ({error.where})" if error.where else ""
     return Failure(step, f"{error.message}{where}", error.causes)
 
 
 def replace_text(path: Path, text: str) -> None:
-    from reprokit.host.disk import unwritable
-    from reprokit.untrusted.files import current
-
     try:
         with current() as folder, folder.replacing(str(path)) as file:
             file.write(text.encode("utf-8"))

@@ -1,0 +1,262 @@
+"""Measure benchmarks of a recipe in a container of their own, and append the records to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from reprokit.bench import extension
+from reprokit.bench.checkout import Checkout, checkout_of
+from reprokit.bench.container import bench_name, gpus_for, hiding, machine_lock, marks, own_container
+from reprokit.bench.hardware import probe
+from reprokit.bench.inputs import place
+from reprokit.bench.parameters import check_names
+from reprokit.bench.run import Bench, BenchOrigin, Rounds, assignments, benchmarks, with_parameters
+from reprokit.container import services
+from reprokit.container.execute import execute
+from reprokit.container.launch import usable_image
+from reprokit.container.lifecycle import stop
+from reprokit.display import notify, status
+from reprokit.engine import Engine, labels_of
+from reprokit.errors import Absent, EngineError, ReprokitError, WorkFailed
+from reprokit.formatting import counted
+from reprokit.host import workspace
+from reprokit.image import trust
+from reprokit.image.build import BuildResult
+from reprokit.image.labels import ImageLabels, image_name
+from reprokit.image.lock.read import StaleImage, freshness, stale_image
+from reprokit.image.lock.supplies import fetched
+from reprokit.nodes.forward import engine_of
+from reprokit.recipe import find
+from reprokit.recipe.find import Target
+from reprokit.recipe.model import Benchmark, Input
+from reprokit.results import lines
+from reprokit.results.record import Record
+from reprokit.supply.lock.file import complete, lock_path
+from reprokit.supply.lock.model import PlainFile, RecordFile
+
+_SHOWN_LINES, _SHOWN_CHARACTERS = 20, 20_000
+_NO_GPU = "it needs a GPU, and the container has none"
+
+
+def bench(
+    target: Target,
+    names: Sequence[str] = (),
+    *,
+    file: Path,
+    on: str | None = None,
+    with_extension: bool = False,
+    gpus: str | None = None,
+    rounds: Rounds = Rounds(),  # noqa: B008 - frozen
+    fixed: Mapping[str, Sequence[Any]] = {},
+    variables: Mapping[str, str] = {},
+    stale: bool = False,
+) -> BenchOutcome:
+    """Measure these benchmarks of a recipe, or all, here or `on` a node, and append the records to `file`.
+
+    `with_extension` measures the bundled attention extension in the recipe's container. `fixed` are parameters instead
+    of the recipe's matrix, `variables` those of the commands; `stale` accepts an image whose recipe or lock has
+    changed. One benchmark that fails stops no other: see `BenchOutcome.failed`. Raises UsageError, WorkFailed,
+    EngineError if nothing could run.
+    """
+    requested = _requested(target, names, with_extension)
+    check_names(target.label, requested.values(), fixed, str(target.path))
+    chosen = {title: with_parameters(benchmark, fixed) for title, benchmark in requested.items()}
+    jobs = [(title, b, combination) for title, b in chosen.items() for combination in b.combinations()]
+    outcome = BenchOutcome(rounds, file, len(jobs), chosen)
+    lines.check_writable(file, "--records FILE")
+    with (
+        engine_of(on) if on else nullcontext(Engine.connect()) as engine,
+        machine_lock(gpus, engine.host),
+        opened_bench(engine, target, gpus, chosen, stale, variables) as (container, found),
+    ):
+        folder = extension.send(engine, container, found.execute, extension.sources()) if with_extension else ""
+        for title, benchmark, combination in jobs:
+            outcome.run(found, title, benchmark, folder, combination)
+    if not (outcome.records or outcome.failed):
+        raise _nothing_runs(target, len(chosen))
+    return outcome
+
+
+def _requested(target: Target, names: Sequence[str], with_extension: bool) -> Mapping[str, Benchmark]:
+    if not with_extension:
+        return benchmarks(target, names)
+    bundled = find.target(extension.RECIPE)
+    return {f"extension.{name}": b for name, b in benchmarks(bundled, names).items()}
+
+
+def _earlier(file: Path) -> list[Record]:
+    """The last records of `file`. What is wrong with it is reported when results are appended or shown."""
+    try:
+        return lines.latest(file)
+    except ReprokitError:
+        return []
+
+
+class BenchOutcome:
+    """The results of several benchmarks; one that fails, or cannot run, stops no other."""
+
+    def __init__(self, rounds: Rounds, file: Path, count: int = 1, benchmarks: Mapping[str, Benchmark] = {}) -> None:
+        self.rounds = rounds
+        self.file = file
+        self.count = count
+        self.benchmarks = benchmarks
+        self.begun = 0
+        self.earlier = _earlier(file)
+        self.records: list[Record] = []
+        self.recorded = False
+        self.skipped: dict[str, str] = {}
+        self.failed: dict[str, ReprokitError] = {}
+
+    def run(
+        self, found: Bench, name: str, benchmark: Benchmark, folder: str, combination: Mapping[str, Any] = {}
+    ) -> None:
+        title = " ".join([name, *assignments(combination)])
+        self.begun += 1
+        if benchmark.gpu and not found.hardware.has_gpu:
+            self.skipped[title] = _NO_GPU
+            notify(f"skipped {title}: {_NO_GPU}")
+            return
+        tail = ""
+
+        def keep(_stream: str, text: str) -> None:
+            nonlocal tail
+            tail = (tail + text)[-_SHOWN_CHARACTERS:]
+
+        try:
+            place = f"[{self.begun}/{self.count}] {found.target.label} {title}"
+            expected = found.expected_s(name, benchmark, self.rounds, combination, self.earlier)
+            with status(f"{place}: {benchmark.command}", expected):
+                records = found.measure(name, benchmark, folder, keep, self.rounds, combination)
+            if checked := records[0].checked:
+                notify(f"{title}: compared {counted(checked, 'result')} with a reference: all correct")
+            notify(*(f"warning: {title}: {text}" for text in dict.fromkeys(w for r in records for w in r.warnings)))
+            self.records += records  # they are shown though a full disk may not take them
+            named = (self.file.parent, self.file.name) if self.file.is_absolute() else (Path.cwd(), str(self.file))
+            lines.append(*named, records)
+            self.recorded = True
+        except ReprokitError as error:
+            notify(*(f"  {line}" for line in tail.splitlines()[-_SHOWN_LINES:]))
+            notify(f"{title} failed: {error.message}")
+            self.failed[title] = error
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "left_out": [{"benchmark": n, "reason": reason} for n, reason in self.skipped.items()],
+            "failed": [{"benchmark": n, "reason": error.message} for n, error in self.failed.items()],
+        }
+
+    def raise_failure(self) -> None:
+        if not self.failed:
+            return
+        # What failed counts more than what could not run.
+        first = min(self.failed.values(), key=lambda each: (not isinstance(each, WorkFailed), isinstance(each, Absent)))
+        if len(self.failed) > 1:
+            first.message = "; ".join(f"{title}: {error.message}" for title, error in self.failed.items())
+        raise first
+
+
+@contextmanager
+def opened_bench(
+    engine: Engine,
+    target: Target,
+    gpus: str | None,
+    chosen: Mapping[str, Benchmark],
+    stale: bool,
+    variables: Mapping[str, str],
+    purpose: str = "",
+) -> Iterator[tuple[str, Bench]]:
+    """Start the target's bench container, or that for another `purpose`; it is stopped at the end, and its files stay.
+
+    Its image is up to date, unless `stale` allows another one. Its commands have these `variables`.
+    """
+    requested = gpus_for(engine, target, gpus)
+    if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
+        raise _nothing_runs(target, len(chosen))
+    image, is_stale = _image(engine, target, stale)
+    for service in () if stale else find.service_targets(target).values():
+        _refuse_stale(engine, service)
+    container = own_container(engine, target, purpose or bench_name(requested), requested)
+    try:
+        run = hiding(partial(execute, engine, container, env=variables), variables.values())
+        put = partial(_absent, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
+        # The workspace of a node is a copy, which may differ from the checkout here.
+        folder = workspace.locate(target.workspace, target.path)
+        checkout = Checkout if engine.host.name else partial(checkout_of, folder)
+        origin = BenchOrigin(
+            input_hash=image.inputs,
+            image_digest=image.image_id,
+            image_state=image.state,
+            image_stale=is_stale,
+            image_verified=trust.verified(image.image_id),
+            lock_hash=ImageLabels.read(labels_of(engine.image(image.image_id) or {})).lock,
+            **checkout()._asdict(),
+            node=engine.host.name,
+            env_file=marks(variables),
+            services={name: each["ImageID"] for name, each in services.of_container(engine, container).items()},
+        )
+        yield container, Bench(target, run, probe(run), origin, put, checkout)
+    finally:
+        with suppress(ReprokitError):  # an error here would hide the first one
+            stop(engine, container)
+
+
+def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, bool | None]:
+    """The target's image, and whether it is stale or drifted from its lock, None if unknown.
+
+    Raises WorkFailed where it is or may be stale, and that is not allowed.
+    """
+    name = image_name(target)
+    present = engine.image(name) or {}
+    labels = labels_of(present)
+    stale = stale_image(target, labels) if present else None
+    if stale is None:
+        image = usable_image(engine, target)
+        return image, freshness(target, labels_of(engine.image(image.image_id) or {})) == "drifted"
+    if not allowed:
+        raise _refused(stale)
+    if stale.unknown:
+        notify(stale.problem)
+    if notice := trust.notice(present["Id"], target.label):
+        notify(notice)
+    inputs, state = ImageLabels.read(labels).inputs, trust.state(present["Id"])
+    return BuildResult(name, present["Id"], inputs, False, 0.0, state=state), None if stale.unknown else True
+
+
+def _refuse_stale(engine: Engine, service: Target) -> None:
+    """Raises WorkFailed where the image of a service's recipe is or may be stale."""
+    present = engine.image(image_name(service)) or {}
+    if present and (stale := stale_image(service, labels_of(present))):
+        raise _refused(stale)
+
+
+def _refused(stale: StaleImage) -> WorkFailed:
+    return WorkFailed(stale.problem, hint=f"{stale.remedy}; `reprokit bench --stale ...` measures it as it is")
+
+
+def _absent(engine: Engine, file: Input) -> None:
+    """Raises Absent: data is placed by this machine, which has no workspace of a node."""
+    raise Absent(
+        f"the data {file.data} cannot be put into the workspace of a node",
+        engine.host.name,
+        f"copy it to {file.path} there: `reprokit run --on {engine.host.name} ...` names the workspace",
+    )
+
+
+def _fetch(target: Target, file: PlainFile | RecordFile) -> Path:
+    """A locked file of the store, downloaded if it is missing."""
+    locked = file.locked_input()
+    store = fetched([locked])
+    if not file.sha256:
+        complete(lock_path(target.path), store)
+    return store.path(locked.stored(store))
+
+
+def _nothing_runs(target: Target, count: int) -> EngineError:
+    return EngineError(
+        f"nothing could run: all {count} benchmarks of {target.label} need a GPU, and this machine has none",
+        hint="run them on a node with a GPU; `reprokit check --gpu NAME` shows whether it fits",
+    )

@@ -1,0 +1,81 @@
+"""The files of records below the current folder, and what of them a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from reprokit.bench import printed
+from reprokit.errors import UsageError
+from reprokit.recipe.find import plain, recipe_names
+from reprokit.recipe.spelling import nearest
+from reprokit.results import lines
+from reprokit.results.index import read_groups
+from reprokit.results.likeness import Group
+from reprokit.results.record import Record
+
+_T = TypeVar("_T", Group, Record)
+_MEASURE = "`reprokit bench NAME` measures some"
+
+
+def results_file(name: str) -> Path:
+    recipe = plain(name).partition(":")[0]
+    if not recipe or "/" in recipe or recipe.startswith("."):
+        raise UsageError(f"{recipe!r} is not the name of a recipe")
+    return Path(lines.FOLDER) / f"{recipe}.jsonl"
+
+
+def files_of(name: str | None) -> list[Path]:
+    """The file of a recipe's records, or all. Raises UsageError where there is none."""
+    found = {file.stem: file for file in sorted(Path(lines.FOLDER).glob("*.jsonl"))}
+    recipe = results_file(name).stem if name else ""
+    if not found:
+        raise UsageError("no results yet", lines.FOLDER, _MEASURE)
+    if recipe and recipe not in found:
+        raise UsageError(
+            f"no results of {recipe}{nearest(recipe, found)}", lines.FOLDER, f"there are {', '.join(found)}"
+        )
+    return [found[recipe]] if recipe else list(found.values())
+
+
+def groups_of(name: str | None) -> list[Group]:
+    return some(of([group for file in files_of(name) for group in read_groups(file)], name), name)
+
+
+def recipes_with_results() -> list[str]:
+    """The recipes that have a file of records here. Raises UsageError where none has."""
+    found = [name for name in recipe_names() if results_file(name).exists()]
+    if not found:
+        raise UsageError("no results yet", hint="name a recipe, or measure one with `reprokit bench NAME`")
+    return found
+
+
+def of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -> list[_T]:
+    """The groups or records of a recipe or variant, and of these benchmarks."""
+    if not name and not benchmarks:
+        return list(found)
+    recipe, _, variant = plain(name or "").partition(":")
+    wanted = {"recipe": [recipe], "variant": [variant], "benchmark": benchmarks or [""]}
+    facts = [vars(each).get("identity", vars(each)) for each in found]
+    return [
+        each
+        for each, fact in zip(found, facts, strict=True)
+        if all("" in values or fact[field] in values for field, values in wanted.items())
+    ]
+
+
+def some(found: list[_T], *names: str | None) -> list[_T]:
+    """What was found. Raises UsageError where that is nothing."""
+    if not found:
+        about = " ".join(filter(None, names))
+        if not about:
+            raise UsageError("no results yet", hint=_MEASURE)
+        raise UsageError(f"no record of {about}", hint="`reprokit results list` shows what there is")
+    return found
+
+
+def records_of(name: str | None, file: Path | None) -> list[Record]:
+    if file:
+        return of(printed.read(file, plain(name or "").partition(":")[0] or file.stem), name)
+    return of([record for each in files_of(name) for record in lines.read(each)], name)
