@@ -99,7 +99,7 @@ def _rows(engine: Engine, every: bool) -> list[dict[str, Any]]:
                 "network": settings.network,
                 "created": datetime.fromtimestamp(container.created, timezone.utc).isoformat(),
                 "image": container.image,
-                "workspace": names.workspace_of(settings),
+                "workspace": settings.workspace,
                 "recipe_file": settings.recipe_file,
                 "checkout": names.checkout(settings),
                 "here": bool(origin and origin.made(settings)),

@@ -11,13 +11,11 @@ from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare, services
 from reprokit.container.launch import IDLE, Start, built_image, launch
 from reprokit.container.recreate import (
-    VERSION,
     drop_snapshots,
     is_ours,
     recover,
     recreate,
     renew,
-    require_idle,
     require_possible,
 )
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
@@ -44,8 +42,8 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
     with _locked(engine, name):
-        recover(engine, name, _own_names(engine, target, name))
-        found = engine.container(name) or _of_earlier_version(engine, target, origin, name)
+        recover(engine, name, _own_names(name))
+        found = engine.container(name)
         if found is not None:
             _check_ours(engine, name, found, target, origin)
             if options.replace_stale and _outdated(engine, target, found, options):
@@ -61,7 +59,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
             with Store().in_use():  # `clean` must not remove the image or the workspace meanwhile
                 _create(engine, target, origin, name, options)
         else:
-            _adapt(engine, target, origin, found, options)
+            _adapt(engine, target, found, options)
         try:
             services.ensure_ready(engine, name, target)
         except BaseException:
@@ -101,7 +99,6 @@ def _renew(
     """Recreate a container of the rebuilt image with its settings, these options and the recipe's present links."""
     required = merge(names.settings_of(found["Config"]["Labels"]), options)
     required = replace(required, workspace=origin.workspace, recipe_file=origin.recipe_file)
-    required = replace(required, mounts=mounts.without_folders(required.mounts))
     required = replace(required, links=mounts.links_of(target, required.mounts))
     hint = "end them first, or use the older image: --stale"
     require_possible(engine, found, required, "is of an image that was rebuilt", hint)
@@ -120,25 +117,15 @@ def _outdated(engine: Engine, target: Target, found: dict[str, Any], options: Ru
     return current != required
 
 
-def _adapt(
-    engine: Engine, target: Target, origin: names.ContainerOrigin, found: dict[str, Any], options: RunOptions
-) -> None:
+def _adapt(engine: Engine, target: Target, found: dict[str, Any], options: RunOptions) -> None:
     """Make a container that exists run with these options."""
     name = found["Name"].lstrip("/")
     current = names.settings_of(found["Config"]["Labels"])
-    changed, links = [], dict[str, str]()
-    if found["Config"].get("Entrypoint") != list(IDLE):
-        current = replace(current, mounts=mounts.without_folders(current.mounts))
-        changed, links = [VERSION], mounts.links_of(target, current.mounts)
-        current = replace(current, links=links)
-    if not current.recipe_file:
-        current = replace(current, workspace=origin.workspace, recipe_file=origin.recipe_file)
-        changed = [VERSION]
     required = merge(current, options)
     if required.mounts != current.mounts:
         mounts.require_no_link(name, target, current.mounts, required.mounts)
-    if changed := changed + changes(current, required):
-        recreate(engine, found, target, required, changed, links)
+    if changed := changes(current, required):
+        recreate(engine, found, target, required, changed)
     elif not found["State"].get("Running"):
         services.remove(engine, name)  # left by a kill or a restart of the engine
         for mount in current.mounts:
@@ -220,43 +207,9 @@ def usual_name(engine: Engine, target: Target) -> str:
     return names.container_name(target.recipe.name, target.variant_name, origin, engine.host.caller().uid)
 
 
-def _own_names(engine: Engine, target: Target, name: str) -> list[str]:
-    """The names that a container's label may hold: `name`, that before it was kept, those of earlier versions."""
-    return [name, names.before_kept(name), *_earlier_names(engine, target, name)]
-
-
-def _earlier_names(engine: Engine, target: Target, name: str) -> list[str]:
-    """The names of `name` in earlier versions, which named no checkout; none where the user chose it."""
-    usual, uid = usual_name(engine, target), engine.host.caller().uid
-    if not name.startswith(usual):
-        return []
-    plain = names.earlier_name(target.recipe.name, target.variant_name) + name.removeprefix(usual)
-    return [plain, f"{plain}-{uid}"]
-
-
-def _of_earlier_version(
-    engine: Engine, target: Target, origin: names.ContainerOrigin, name: str
-) -> dict[str, Any] | None:
-    """The container of an earlier version with this workspace, renamed to `name`; others are named to the user."""
-    for earlier in _earlier_names(engine, target, name):
-        recover(engine, earlier, [earlier])
-        found = engine.container(earlier)
-        if found is None or not is_ours(engine, found, [earlier]):
-            continue
-        settings = names.settings_of(found["Config"]["Labels"])
-        if settings.recipe_file or target.label != _label(found):
-            continue
-        if origin.made(settings):
-            require_idle(engine, found, f"must be recreated for {VERSION}")
-            engine.rename(earlier, name)
-            log.move(log.key(engine, earlier), log.key(engine, name))
-            notify(f"{earlier} is called {name} now: containers belong to a checkout")
-            return engine.container(name)
-        notify(
-            f"{earlier} of an earlier version is of {names.checkout(settings)}; `reprokit rm {earlier}` removes it "
-            "and its files"
-        )
-    return None
+def _own_names(name: str) -> list[str]:
+    """The names that a container's label may hold: `name`, and that before it was kept."""
+    return [name, names.before_kept(name)]
 
 
 def _label(found: dict[str, Any]) -> str:
@@ -267,7 +220,8 @@ def _label(found: dict[str, Any]) -> str:
 def _check_ours(
     engine: Engine, name: str, found: dict[str, Any], target: Target, origin: names.ContainerOrigin
 ) -> None:
-    if not is_ours(engine, found, _own_names(engine, target, name)):
+    # An image can have the labels of our containers, but no image has the idle program.
+    if found["Config"].get("Entrypoint") != list(IDLE) or not is_ours(engine, found, _own_names(name)):
         raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
     settings = names.settings_of(found["Config"]["Labels"])
     if _label(found) != target.label or not origin.made(settings):

@@ -34,12 +34,6 @@ def links_of(target: Target, mounts: Iterable[BindMount]) -> dict[str, str]:
     }
 
 
-def without_folders(mounts: tuple[BindMount, ...]) -> tuple[BindMount, ...]:
-    """`mounts` without the folders of the workspace that earlier versions mounted for recipes."""
-    root = next((mount.source for mount in mounts if mount.target == WORKSPACE), None)
-    return tuple(mount for mount in mounts if not root or not _below(mount.source, root))
-
-
 def require_no_link(name: str, target: Target, old: tuple[BindMount, ...], new: tuple[BindMount, ...]) -> None:
     """Raises UsageError where a new mount would be at one of the recipe's links, through which engines mount."""
     links = links_of(target, old)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from reprokit.container.mounts import WORKSPACE
 from reprokit.container.settings import ContainerSettings, from_label
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import UsageError
@@ -42,15 +41,8 @@ class ContainerOrigin:
         return cls(engine.host.workspace_path(target), str(target.path))
 
     def made(self, settings: ContainerSettings) -> bool:
-        """Whether a container with these settings is from here. One of an earlier version has only its mount."""
-        if settings.recipe_file:
-            return self == ContainerOrigin(settings.workspace, settings.recipe_file)
-        return bool(self.workspace) and self.workspace == workspace_of(settings)
-
-
-def workspace_of(settings: ContainerSettings) -> str:
-    mounted = next((mount.source for mount in settings.mounts if mount.target == WORKSPACE), "")
-    return settings.workspace or mounted
+        """Whether a container with these settings is from here."""
+        return self == ContainerOrigin(settings.workspace, settings.recipe_file)
 
 
 @dataclass(frozen=True)
@@ -81,20 +73,19 @@ class RecipeContainer:
 
     @property
     def usual(self) -> bool:
-        """Whether the container has the default name, of this or an earlier version."""
+        """Whether the container has the default name."""
         origin = ContainerOrigin(self.settings.workspace, self.settings.recipe_file)
-        names = container_name(self.recipe, self.variant, origin, self.owner), earlier_name(self.recipe, self.variant)
-        return self.name in names
+        return self.name == container_name(self.recipe, self.variant, origin, self.owner)
 
 
 def container_name(recipe: str, variant: str, origin: ContainerOrigin, uid: int) -> str:
     """The name of a recipe's container where none is chosen: another one for each checkout and user."""
     of = mark(recipe, variant, origin.workspace, origin.recipe_file, str(uid))
-    return f"{earlier_name(recipe, variant)}-{of}"
+    return f"{prefix(recipe, variant)}-{of}"
 
 
-def earlier_name(recipe: str, variant: str) -> str:
-    """The name in earlier versions, whatever the checkout."""
+def prefix(recipe: str, variant: str) -> str:
+    """The beginning of the names of a variant's containers."""
     return f"reprokit-{recipe}-{variant}"
 
 
@@ -138,7 +129,7 @@ def of_purposes(containers: Iterable[RecipeContainer], container: RecipeContaine
 def checkout(settings: ContainerSettings) -> str:
     """The checkout of a container, for the user: the folder of its `recipes`, or else its workspace."""
     folder, _, inside = settings.recipe_file.rpartition("/recipes/")
-    return folder if folder and "/" not in inside else settings.recipe_file or workspace_of(settings) or "unknown"
+    return folder if folder and "/" not in inside else settings.recipe_file or settings.workspace or "unknown"
 
 
 def target_of(container: RecipeContainer) -> Target | None:

@@ -21,8 +21,6 @@ from reprokit.image import made
 from reprokit.image.leftovers import SNAPSHOTS
 from reprokit.recipe.find import Target
 
-# What containers of earlier versions are recreated for.
-VERSION = "this version of reprokit"
 _BUSY_HINT = "end them first, or start another container with --name"
 _INIT = ("/docker-init", "/podman-init")  # an empty file, over which the engine mounts its init
 _DELETED = 2  # the Engine API's kind of change
@@ -37,9 +35,8 @@ def recreate(
     target: Target,
     required: ContainerSettings,
     changed: list[str],
-    links: dict[str, str],
 ) -> None:
-    """Replace a container by one with the settings `required`, its files and `links`; a failure restores the old one.
+    """Replace a container by one with the settings `required` and its files; a failure restores the old one.
 
     Raises UsageError while commands run in it.
     """
@@ -62,7 +59,6 @@ def recreate(
             built=labels[names.IMAGE],
             # A flattened snapshot has no configuration, and would lose PATH.
             env=dict(entry.partition("=")[::2] for entry in found["Config"].get("Env") or []),
-            links=links,
         )
         launch(engine, start, required, False)
     except BaseException:
@@ -75,8 +71,6 @@ def recreate(
     engine.remove(_aside(name), force=True)
     # A last snapshot with children stays, untagged, until the engine prunes the chain with its last image.
     _drop(engine, name)
-    if names.before_kept(name) == name:
-        _drop(engine, labels[names.NAME])  # its name in an earlier version
     engine.tag(image, SNAPSHOTS, name)
     _drop(engine, _next(name))
 

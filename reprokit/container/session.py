@@ -47,7 +47,7 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
         raise UsageError(
             f"no failed build of {target.label} is kept", hint=f"reprokit build --keep-failed {target.label}"
         )
-    of_recipe = names.earlier_name(target.recipe.name, target.variant_name)
+    of_recipe = names.prefix(target.recipe.name, target.variant_name)
     name = options.name or f"{of_recipe}-failed-{secrets.token_hex(3)}"
     start = Start.of(target, name, image["Id"], (image.get("Config") or {}).get("WorkingDir") or "/")
     settings = merge(ContainerSettings(shm=target.variant.shm, root=True), replace(options, name=None))

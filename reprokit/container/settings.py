@@ -51,8 +51,8 @@ DEFAULTS = RunOptions()
 class ContainerSettings:
     """`gpus` as requested, `rung` the way in which the engine provided them.
 
-    `workspace` and `recipe_file` are the paths that the container belongs to; earlier versions did not write them. No
-    image can forge them: every container of reprokit has this label, which replaces one of its image.
+    `workspace` and `recipe_file` are the paths that the container belongs to. No image can forge them: every
+    container of reprokit has this label, which replaces one of its image.
 
     `root`: the container belongs to root, so that root's commands have capabilities. In an ordinary user's container
     no command can gain any (no-new-privileges). `links` are those of the recipe that it was created with.

@@ -79,7 +79,6 @@ def prepare(target: Target) -> Path:
     keep_up(target.workspace, target.path)
     try:
         if not folder.is_dir():
-            _require_no_earlier(folder, target)
             folder.parent.mkdir(parents=True, exist_ok=True)
             if original := paths.bundled_workspace(target.workspace):
                 copy(original, folder)
@@ -96,18 +95,6 @@ def prepare(target: Target) -> Path:
     except OSError as error:
         raise unwritable(error, "the workspace", folder, "choose another folder with REPROKIT_HOME") from None
     return folder.resolve()
-
-
-def _require_no_earlier(folder: Path, target: Target) -> None:
-    """Raises UsageError where an earlier version made a workspace for all recipes of this name: the user decides."""
-    earlier = next((root / target.workspace for root in _roots() if os.path.lexists(root / target.workspace)), folder)
-    if earlier != folder:
-        raise UsageError(
-            f"{target.recipe.name} has a workspace of an earlier version, which all recipes of this name shared",
-            str(earlier),
-            f"to use it for {target.path}: mv {shlex.quote(str(earlier))} {shlex.quote(str(folder))}\n"
-            f"      to begin with a new one: mkdir {shlex.quote(str(folder))}",
-        )
 
 
 def keep_up(name: str, recipe: Path) -> None:

@@ -99,26 +99,6 @@ def test_reprokits_own_recipe_has_the_plain_name(paper, tmp_path, monkeypatch):
     assert locate("paper", paper.path) == tmp_path / "home" / "workspaces" / "paper"
 
 
-@pytest.mark.parametrize("configured", [False, True])
-def test_a_workspace_of_an_earlier_version_is_named_with_the_commands_that_settle_whose_it_is(
-    paper, tmp_path, monkeypatch, configured
-):
-    if configured:
-        monkeypatch.setenv("REPROKIT_CONFIG", str(tmp_path / "config.yaml"))
-        (tmp_path / "config.yaml").write_text(f"workspace_roots: [{tmp_path / 'disk'}]\n")
-        (tmp_path / "disk").mkdir()
-    earlier = tmp_path / ("disk" if configured else "home/workspaces") / "paper"
-    earlier.mkdir(parents=True)
-    (earlier / "precious").write_text("mine")
-    with pytest.raises(UsageError) as error:
-        prepare(paper)
-    assert error.value.where == str(earlier)
-    move, start = (line.partition(": ")[2] for line in error.value.hint.splitlines())
-    subprocess.run(move, shell=True, check=True)
-    assert (prepare(paper) / "precious").read_text() == "mine"
-    assert start == f"mkdir {locate('paper', paper.path)}"
-
-
 @pytest.fixture
 def original(tmp_path):
     folder = tmp_path / "package" / "paper"

@@ -69,8 +69,6 @@ def locks_beside(target: Target, store: Store) -> Iterator[LockBeside]:
                 continue
             if path.parent.resolve() != bundled.resolve() and not is_own(lock, store):
                 continue
-            if lock.apt and "apt" not in lock.by_block:  # locks of earlier versions have one set for all blocks
-                continue
             with suppress(ReprokitError):  # of another recipe than the user's
                 rendered = render(other)
                 if not {"base", "apt"} & {*stale(other, rendered, lock)}:
