@@ -86,7 +86,8 @@ def required_inputs(target: Target) -> str | None:
 def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
     """Whether an image with these labels is up to date. Raises UsageError if recipe or lock cannot be read.
 
-    Without a lock, the Dockerfile decides alone. A drifted image has newer apt packages than the lock (`build --drift`).
+    Without a lock, the Dockerfile alone decides, and an image without its digest is current. A drifted image has newer
+    apt packages than the lock (`build --drift`).
     """
     from reprokit.image.labels import ImageLabels  # imports docker, which `check` does not need
 
@@ -96,7 +97,7 @@ def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
     except WorkFailed:
         return "stale lock"
     if lock is None:
-        return "no lock" if found.dockerfile == rendered.digest else "other inputs"
+        return "no lock" if found.dockerfile in ("", rendered.digest) else "other inputs"
     if found.inputs != rendered.locked_hash(lock):
         return "other inputs"
     return "drifted" if found.drift else "current"
