@@ -17,11 +17,9 @@ from reprokit.host.fit import require_image
 from reprokit.image import trust
 from reprokit.image.labels import ImageLabels, kind_of_name
 from reprokit.image.lock.read import freshness
-from reprokit.nodes.anchor import Anchor
 from reprokit.nodes.image_reference import ImageReference
 from reprokit.nodes.registry_client import archive, remote_image
 from reprokit.nodes.transfer_progress import TransferProgress
-from reprokit.oci.model import Image
 from reprokit.oci.store import is_containerd
 from reprokit.recipe.find import Target
 
@@ -105,7 +103,9 @@ def pull(
                         engine, _requested_name(reference, target, coming.labels), {digest, coming.id}, movable, replace
                     )
                 with shown() as progress:
-                    transfer = _fetched(engine, coming, name, progress)
+                    transfer = TransferProgress(progress)
+                    for event in engine.pull(name):
+                        transfer.update(event)
                     if engine.image(name) and not _complete(engine, name):
                         notify("the engine has these layers unpacked and did not pull their blobs; fetching them")
                         _fetch_blobs(engine, reference, digest, transfer, progress)
@@ -143,15 +143,6 @@ def _complete(engine: Engine, name: str) -> dict[str, Any] | None:
     if image and is_containerd(engine.info().get("DriverStatus")) and not engine.has_blobs(image["Id"]):
         return None
     return image
-
-
-def _fetched(engine: Engine, coming: Image | None, name: str, progress: ByteProgress) -> TransferProgress:
-    transfer, anchor = TransferProgress(progress), Anchor(engine, coming)
-    for event in engine.pull(name):
-        transfer.update(event)
-        anchor.update(event)
-    anchor.drop()
-    return transfer
 
 
 def _fetch_blobs(

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from reprokit.display import ByteProgress
-from reprokit.engine import LABEL, Engine
+from reprokit.engine import LABEL
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, as_json, header, padding, small_entries
@@ -143,7 +143,12 @@ class Loader:
         return LayerChains((layers_of(self._engine.image(image_id)), image_id) for image_id in unfinished)
 
     def _unfinished(self) -> list[dict[str, Any]]:
-        return unfinished(self._engine, self._image)
+        """The unnamed images of the image's first layers.
+
+        Images built on a stranger's image inherit its labels, so one with a name is not among them.
+        """
+        found = self._engine.images([f"{LOADING}={self._image.id}"])
+        return [listed for listed in found if not set(listed.get("RepoTags") or ()) - {"<none>:<none>"}]
 
     def _complete(self) -> bool:
         found = self._engine.image(self.id)
@@ -154,15 +159,6 @@ class Loader:
             raise EngineError("stopped", self._image.name)
         self._done += count
         self._progress(self._done, max(self._total, self._done))
-
-
-def unfinished(engine: Engine, image: Image) -> list[dict[str, Any]]:
-    """The unnamed images of an image's first layers.
-
-    Images built on a stranger's image inherit its labels, so one with a name is not among them.
-    """
-    found = engine.images([f"{LOADING}={image.id}"])
-    return [listed for listed in found if not set(listed.get("RepoTags") or ()) - {"<none>:<none>"}]
 
 
 def as_stored(source: LayerSource, image: Image, store: ImageStore) -> Image:

@@ -8,7 +8,6 @@ import json
 import os
 import re
 import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,11 +20,10 @@ from reprokit.nodes.image_reference import parse
 from reprokit.nodes.registry_client import remote_image
 from reprokit.nodes.transfer_progress import TransferProgress
 from reprokit.oci.layout import manifest_of
-from reprokit.oci.loader import LOADING
 from reprokit.oci.model import digest_of
 from tests.support.engines import NewDocker
 from tests.support.file_server import Behaviour, Server, status, whole
-from tests.support.images import built, noise, tar_of
+from tests.support.images import noise, tar_of
 from tests.support.made import Made, tar
 from tests.support.ports import free_port
 from tests.support.registry import (
@@ -37,12 +35,9 @@ from tests.support.registry import (
     ask,
     command,
     credentials,
-    data,
     forget,
     make,
 )
-from tests.support.valve import Valve
-from tests.support.waiting import wait_for
 
 
 @pytest.fixture(scope="module")
@@ -233,33 +228,6 @@ def test_a_registry_with_tokens(engine: Engine, place: Path, no_proxies: None):
         assert (seen is not None) == (password == PASSWORD)
     assert seen and seen.config == image.config and len(seen.layers) == 1
     server.close()
-
-
-def test_a_killed_pull_resumes_after_complete_layers(engine: Engine, registry: Registry, name: str, call: Call):
-    count = 8
-    dockerfile = "FROM scratch\n" + "".join(f"ADD {n}.tar /\n" for n in range(count))
-    files = {f"{n}.tar": data(2 << 20) for n in range(count)}
-    labels = {"reprokit.recipe": name, "reprokit.variant": "cpu"}
-    made = built(engine, dockerfile, files, tag=f"reprokit/{name}:cpu", labels=labels)
-    anchors = [f"{LOADING}={made}"]
-    digest = call("push", f"{registry.host}/{name}:cpu").stdout.strip()
-    forget(engine, f"reprokit/{name}:cpu")
-    # Three layers come at a time, so that two or three of the eight are complete when it shuts.
-    valve = Valve(registry.host, limit=(count - 2) * 2 << 20)
-    digest = digest.replace(registry.host, valve.host)
-    with subprocess.Popen(command("pull", digest), stdout=subprocess.PIPE, stderr=subprocess.PIPE) as pulling:
-        wait_for(lambda: engine.images(anchors) or pulling.poll() is not None)
-        pulling.kill()
-    assert engine.image(digest) is None and engine.images(anchors)  # only unnamed layers are present
-    time.sleep(1)  # the engine drops layers of no image
-    valve.open()
-    done = call("pull", digest)
-    assert done.returncode == 0, done.stderr
-    layers = re.search(r"(\d) layers? pulled, (\d) already present", done.stdout)
-    assert layers and int(layers[2]) >= 1 and int(layers[1]) + int(layers[2]) == count, done.stdout
-    assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
-    assert engine.images(anchors) == []
-    valve.close()
 
 
 @pytest.mark.engine
