@@ -11,8 +11,7 @@ from reprokit.errors import UsageError
 from reprokit.recipe.find import plain, recipe_names
 from reprokit.recipe.spelling import nearest
 from reprokit.results import lines
-from reprokit.results.index import read_groups
-from reprokit.results.likeness import Group
+from reprokit.results.likeness import Group, groups
 from reprokit.results.record import Record
 
 _T = TypeVar("_T", Group, Record)
@@ -40,7 +39,7 @@ def files_of(name: str | None) -> list[Path]:
 
 
 def groups_of(name: str | None) -> list[Group]:
-    return some(of([group for file in files_of(name) for group in read_groups(file)], name), name)
+    return some(of([group for file in files_of(name) for group in groups(lines.read(file))], name), name)
 
 
 def recipes_with_results() -> list[str]:

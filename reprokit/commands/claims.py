@@ -27,7 +27,8 @@ def claims(
     from reprokit.compat.facts import bundled
     from reprokit.recipe.find import load_recipe, split
     from reprokit.results.claims import JudgedClaim, as_lines, judge
-    from reprokit.results.index import read_groups
+    from reprokit.results.likeness import groups
+    from reprokit.results.lines import read
     from reprokit.tables import paragraph
 
     chosen = [split(name)[0] for name in names or []] or recipes_with_results()
@@ -36,7 +37,7 @@ def claims(
         recipe, file = load_recipe(name), results_file(name)
         if not recipe.claims:
             notify(f"{name} has no claims")
-        found += judge(recipe, read_groups(file) if file.exists() else [], bundled())
+        found += judge(recipe, groups(read(file)) if file.exists() else [], bundled())
     if as_json:
         dump({"claims": [each.to_json() for each in found]})
     else:

@@ -99,7 +99,8 @@ def compare(
     """
     from reprokit.display import notify
     from reprokit.results import comparison
-    from reprokit.results.index import read_groups
+    from reprokit.results.likeness import groups
+    from reprokit.results.lines import read
     from reprokit.results.selection import selection
     from reprokit.tables import show_tables
 
@@ -109,7 +110,7 @@ def compare(
     for text, file in zip((a, b), files, strict=True):
         picked = None if file else selection(text, every)
         chosen |= picked.fields if picked else set()
-        found = picked.groups(every) if picked else of(read_groups(file or Path(text)), recipe)
+        found = picked.groups(every) if picked else of(groups(read(file or Path(text))), recipe)
         if metric:
             found = [group for group in found if group.identity["metric"] == metric]
         if not found:

@@ -23,8 +23,9 @@ from reprokit.image.lock.supplies import fetch
 from reprokit.image.lock.write import lock
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
+from reprokit.results import lines
 from reprokit.results.claims import judge
-from reprokit.results.index import read_groups
+from reprokit.results.likeness import groups
 from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, attempt, blocked
 from reprokit.smoke import result
 from reprokit.smoke.run import trials
@@ -78,7 +79,7 @@ def _actions(target: Target, repeat: int) -> Mapping[str, Callable[[], object]]:
 
     def claims() -> str:
         file = results_file(target.recipe.name)
-        judged = judge(target.recipe, read_groups(file) if file.exists() else [], bundled())
+        judged = judge(target.recipe, groups(lines.read(file)) if file.exists() else [], bundled())
         return "a claim is not reproduced" if any(each.verdict == "not reproduced" for each in judged) else ""
 
     return {
@@ -117,7 +118,7 @@ def _has_results(target: Target) -> bool:
     """Whether there is a record of the recipe and variant."""
     file = results_file(target.recipe.name)
     wanted = (target.recipe.name, target.variant_name)
-    found = read_groups(file) if file.exists() else []
+    found = groups(lines.read(file)) if file.exists() else []
     return any((group.identity["recipe"], group.identity["variant"]) == wanted for group in found)
 
 

@@ -1,4 +1,4 @@
-"""Records on disk: written whole or not at all, by many at once, and read back as they were, with an index or none."""
+"""Records on disk: written whole or not at all, by many at once, and read back as they were."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import errno
 import itertools
 import json
 import os
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,9 +14,6 @@ import tracemalloc
 import pytest
 
 from reprokit.errors import EngineError, UsageError, WorkFailed
-from reprokit.results import index
-from reprokit.results.index import read_groups
-from reprokit.results.likeness import groups
 from reprokit.results.lines import append, check_writable, read, remove
 from reprokit.results.record import SCHEMA
 from tests.support.records import RECORD
@@ -25,8 +21,7 @@ from tests.support.records import RECORD
 
 @pytest.fixture
 def file(tmp_path, monkeypatch):
-    """The file of records that `add` appends to; each record is large enough to be indexed."""
-    monkeypatch.setattr(index, "LARGE", 0)
+    """The file of records that `add` appends to."""
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
     return tmp_path / "r.jsonl"
 
@@ -38,11 +33,6 @@ def add(file, *records):
 def add_text(file, text: str | bytes) -> None:
     with file.open("ab") as opened:
         opened.write(text if isinstance(text, bytes) else text.encode())
-
-
-def check(file) -> None:
-    """What the index gives is what the file holds."""
-    assert read_groups(file) == groups(read(file))
 
 
 def test_what_is_written_is_read_back(record, tmp_path):
@@ -264,73 +254,20 @@ def test_lines_are_not_read_at_once(file, monkeypatch):
     monkeypatch.setenv("REPROKIT_LIMIT_RESULT_VALUES", "1000000")
     file.write_bytes(b"\n" * (64 << 20))
     tracemalloc.start()
-    for reading in (read, read_groups):
-        with pytest.raises(UsageError, match="values in a file of records"):
-            reading(file)
+    with pytest.raises(UsageError, match="values in a file of records"):
+        read(file)
     assert tracemalloc.get_traced_memory()[1] < 16 << 20
     tracemalloc.stop()
     file.write_bytes(b"\n" * 99_999)  # the control
     assert read(file) == []
 
 
-def test_the_index_follows_the_file(record, file, tmp_path):
-    add(file, record(), record(params={"n": 1.0}), record(samples=(9.0,), repeats=(1,)))
-    check(file)
-    check(file)
-    add(file, record(params={"n": 1}), record(warnings=("heat",)), record())
-    check(file)
-    assert sum(group.repeated for group in read_groups(file)) == 1
-    add_text(file, '{"torn')
-    check(file)
-    before = file.stat()
-    add(file, record(metric="after"))
-    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))  # it grew within one tick of the clock
-    check(file)
-    remove(tmp_path, "r.jsonl", read(file)[::2])
-    check(file)
-    file.write_bytes(file.read_bytes().replace(b'"ms"', b'"us"'))  # in place, of the same size
-    check(file)
-    add(file, *(record(metric=f"m{n}") for n in range(9)))
-    check(file)
-    file.write_bytes(file.read_bytes().replace(b'"ms"', b'"us"', 1))  # edited before it grows
-    add(file, record(metric="after"))
-    check(file)
-
-
 def test_a_last_line_without_its_end_counts_once(record, file):
     add(file, record())
     add_text(file, record(metric="last").to_json())
-    check(file)
-    assert len(read_groups(file)) == 2
+    assert len(read(file)) == 2
     add(file, record(metric="after"))
-    check(file)
     add_text(file, '{"schema": 9}\n')
     with pytest.raises(UsageError) as failure:
-        read_groups(file)
+        read(file)
     assert failure.value.where == f"{file}:4"
-
-
-def test_a_damaged_index_is_made_again_and_a_full_disk_only_costs_time(record, file, tmp_path, monkeypatch):
-    add(file, record(), record(cpu="Xeon"))
-    check(file)
-    (database,) = (tmp_path / "home" / "results").iterdir()
-    database.write_bytes(b"no database" * 1000)
-    check(file)
-    database.unlink()
-    connect = sqlite3.connect
-
-    def full(path, **options):
-        opened = connect(path, **options)
-        if str(database.parent) in str(path):  # coverage writes a database, too
-            opened.execute("PRAGMA max_page_count = 1")
-        return opened
-
-    monkeypatch.setattr(sqlite3, "connect", full)
-    check(file)
-
-
-def test_small_files_need_no_index(record, file, tmp_path, monkeypatch):
-    monkeypatch.setattr(index, "LARGE", 1 << 20)
-    add(file, record())
-    check(file)
-    assert not (tmp_path / "home").exists()
