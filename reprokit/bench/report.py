@@ -7,13 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reprokit.bench.records import records_of, results_file, some
-from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
-from reprokit.compat.stack import stack_of
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
 from reprokit.host.disk import unwritable
-from reprokit.image.lock.fit import resolved_versions
+from reprokit.image.lock.fit import findings
 from reprokit.image.lock.read import variant_lock
 from reprokit.image.sizes import sizes_by_block
 from reprokit.recipe.find import load_recipe, target
@@ -72,8 +70,7 @@ def _variants(name: str, recipe: Recipe, records: Sequence[Record]) -> list[Vari
     for variant in sorted(measured) or [recipe.default_variant]:
         chosen = target(f"{name}:{variant}")
         # Without the host: the report is about the stack, and the same on every machine.
-        findings = evaluate(bundled(), stack_of(chosen.variant, resolved=resolved_versions(chosen)))
-        words = (f"{each.severity}: {each.reason}" for each in findings if each.severity != "info")
+        words = (f"{each.severity}: {each.reason}" for each in findings(chosen) if each.severity != "info")
         images = [record.image_digest for record in records if record.variant == variant]
         found.append(VariantFacts(variant, variant_lock(chosen), tuple(words), _sizes(images[-1] if images else "")))
     return found

@@ -15,7 +15,7 @@ from reprokit.bundle.layer_filter import CACHES, FilterReport
 from reprokit.bundle.model import Metadata
 from reprokit.bundle.selection import resolve, services_left_out
 from reprokit.bundle.write import Changed, ExportJob
-from reprokit.display import ByteProgress, notify
+from reprokit.display import notify, progress
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.labels import ImageLabels
@@ -62,9 +62,7 @@ class ExportRequest:
             raise UsageError("a bundle cannot replace the one that it is made against", str(out))
 
 
-def run(
-    engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers, progress: ByteProgress
-) -> tuple[Metadata, FilterReport]:
+def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers) -> tuple[Metadata, FilterReport]:
     """Run the export; `node_layers` gives the layers of a node's images by the node's name.
 
     Returns what was written, and a report of a container's files. `out` stays unchanged where it fails. Raises every
@@ -97,6 +95,6 @@ def run(
             inputs=targets if request.store else (),
             key=request.key,
             changed=changed,
-            progress=progress,
+            progress=stack.enter_context(progress(f"writing {out.name}")),
         )
         return FORMATS[request.form](job), report

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from reprokit.bundle import signature
 from reprokit.bundle.model import METADATA, SIGNATURE
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.verify import VerifiedBundle, verify
-from reprokit.display import ByteProgress, notify
+from reprokit.display import notify, progress
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.formatting import counted
@@ -24,8 +24,6 @@ from reprokit.oci.loader import STEP, Loader, as_stored
 from reprokit.oci.model import INDEX, Image
 from reprokit.oci.store import Chain, Form, ImageStore, LayerChains, layers_of
 
-Shown = AbstractContextManager[ByteProgress]
-
 
 @dataclass
 class Loaded:
@@ -35,13 +33,13 @@ class Loaded:
     present: list[str] = field(default_factory=list)
 
 
-def checked(paths: Sequence[Path], stack: ExitStack, shown: Callable[[Path], Shown]) -> list[VerifiedBundle]:
+def checked(paths: Sequence[Path], stack: ExitStack) -> list[VerifiedBundle]:
     """Open and verify bundles, which `stack` closes. Raises UsageError naming the file and the damage."""
     bundles = [stack.enter_context(opened(path)) for path in paths]
     found = []
     for bundle in bundles:
-        with shown(bundle.path) as progress:
-            found.append(verify(bundle, progress))
+        with progress(f"checking {bundle.path.name}") as on_progress:
+            found.append(verify(bundle, on_progress))
     return found
 
 
@@ -93,7 +91,6 @@ def check_names(bundle: Bundle, trusted: bool) -> None:
 def load(
     files: Sequence[VerifiedBundle],
     engine: Engine,
-    shown: Callable[[str], Shown],
     force: bool = False,
     replace: bool = False,
     trusted_by: str = "",
@@ -111,7 +108,7 @@ def load(
     for described in (each for file in files for each in file.bundle.metadata.images):
         needs = ImageNeeds(described.pins, described.min_driver, described.compute_capabilities)
         require_image(described.name, needs, gpus, force)
-    target = _Target(engine, trusted_by, shown)
+    target = _Target(engine, trusted_by)
     images = [(file, image) for file in files for image in file.bundle.images]
     _need_layers(images, target.store)
     target.store.require_space(_space(images, target.store))
@@ -128,7 +125,7 @@ def load(
     return target.loaded
 
 
-def load_bases(file: VerifiedBundle, connect: Callable[[], Engine], shown: Callable[[str], Shown]) -> int:
+def load_bases(file: VerifiedBundle, connect: Callable[[], Engine]) -> int:
     """Load only the base images of the inputs, and trust them; returns the number of new ones.
 
     For the caller to `check_origin` first. A base that builds here already use is kept. Without an engine all are
@@ -142,7 +139,7 @@ def load_bases(file: VerifiedBundle, connect: Callable[[], Engine], shown: Calla
     except EngineError as error:
         notify(f"{len(names)} base images are not loaded: {error.message}; repeat the import where an engine runs")
         return 0
-    target = _Target(engine, "store import", shown)
+    target = _Target(engine, "store import")
     for image in (each for each in file.bundle.images if each.name in names):
         if not target.has(file, image) and carried(engine, names[image.name]):
             notify(
@@ -163,8 +160,8 @@ def _bases(bundle: Bundle) -> dict[str, str]:
 class _Target:
     """The engine; `known` maps names to image IDs that are loaded or confirmed by the user."""
 
-    def __init__(self, engine: Engine, trusted_by: str, shown: Callable[[str], Shown]) -> None:
-        self._engine, self._trusted_by, self._shown = engine, trusted_by, shown
+    def __init__(self, engine: Engine, trusted_by: str) -> None:
+        self._engine, self._trusted_by = engine, trusted_by
         self.store, self.loaded = ImageStore.of(engine), Loaded()
         self.known: dict[str, set[str]] = {}
 
@@ -181,8 +178,8 @@ class _Target:
 
         Asks again if the name belongs by now to an image that the user was not asked about.
         """
-        with self._shown(image.name) as progress:
-            loader = Loader(file, image, self.store, progress)
+        with progress(f"loading {image.name}") as on_progress:
+            loader = Loader(file, image, self.store, on_progress)
             loader.load()
         # The user has agreed to bases (`check_names`).
         if trusted_by := self._trusted_by or ("load" if image.name in _bases(file.bundle) else ""):

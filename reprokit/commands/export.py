@@ -9,7 +9,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.display import notify, progress
+from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import dump, echo
 
@@ -100,8 +100,7 @@ def export(
         form=form,
     )
     request.check(out)
-    with progress(f"writing {out.name}") as report:
-        written, files = run(Engine.connect(), request, out, layers_on, report)
+    written, files = run(Engine.connect(), request, out, layers_on)
     count = sum(file.stat().st_size for file in (out, *out.rglob("*")) if file.is_file())
     if as_json:
         dump(_json(out, count, written, files))

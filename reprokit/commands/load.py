@@ -9,7 +9,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.display import notify, progress
+from reprokit.display import notify
 from reprokit.untrusted.text import dump, echo
 
 
@@ -40,16 +40,14 @@ def load(
     from reprokit.supply.store import Store
 
     with explained(), ExitStack() as stack:
-        found = checked(files, stack, lambda path: progress(f"checking {path.name}"))
+        found = checked(files, stack)
         bundles = [each.bundle for each in found]
         for bundle in bundles:
             check_origin(bundle, signed_by, trust)
         texts = [recipes.of_images(bundle.metadata, bundle.where) for bundle in bundles]
         folders = [stack.enter_context(workspaces.workspaces(bundle, yes)) for bundle in bundles]
         trusted_by = "load --signed-by" if signed_by else "load --trust" if trust else ""
-        loaded = load_images(
-            found, Engine.connect(), lambda name: progress(f"loading {name}"), force, replace, trusted_by
-        )
+        loaded = load_images(found, Engine.connect(), force, replace, trusted_by)
         for text, put in zip(texts, folders, strict=True):
             notify(*recipes.put_unknown(text), *put())
         for each in found:

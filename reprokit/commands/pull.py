@@ -18,11 +18,10 @@ def pull(
     of other inputs than the lock here names is refused, except by its digest. Afterwards `reprokit shell NAME` works.
     The image is unverified until `reprokit trust add`.
     """
-    from reprokit.display import progress
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry
 
     reference, target = image_reference.of_recipe(image)
     engine = Engine.connect()
-    moved = registry.pull(engine, reference, target, replace, lambda: progress(f"pulling {image}"))
+    moved = registry.pull(engine, reference, target, replace)
     echo(f"{moved.name} is present ({moved.digest}, {moved.summary or 'already present'})")

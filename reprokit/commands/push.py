@@ -17,13 +17,11 @@ def push(
     The engine pushes, with the credentials of `docker login`, and skips layers that the registry has.
     Prints the image's name with its digest, for `reprokit pull` on other machines.
     """
-    from reprokit.display import progress
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry
 
     reference, target = image_reference.of_recipe(image)
     engine = Engine.connect()
-    with progress(f"pushing {reference.named}") as on_progress:
-        moved = registry.push(engine, reference, target, on_progress)
+    moved = registry.push(engine, reference, target)
     notify(f"{moved.name}: {moved.summary}")
     echo(f"{reference.repository}@{moved.digest}")

@@ -166,14 +166,14 @@ def import_(
 
     inputs_store = Store()
     with ExitStack() as stack:
-        (bundle,) = checked([archive], stack, lambda path: progress(f"checking {path.name}"))
+        (bundle,) = checked([archive], stack)
         inputs = bundle.bundle.metadata.inputs
         if inputs is None:
             raise UsageError("the bundle has no inputs", str(archive), f"load its images: `reprokit load {archive}`")
         check_origin(bundle.bundle, signed_by, trust)
         with inputs_store.in_use():
             found = import_inputs(bundle, inputs, inputs_store, recipes)
-        bases = load_bases(bundle, Engine.connect, lambda name: progress(f"loading {name}"))
+        bases = load_bases(bundle, Engine.connect)
     echo(
         f"{', '.join(inputs.targets)}: {found.files} new files, {found.repositories} new repositories, "
         f"{bases} new base images"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from reprokit import consent, paths
-from reprokit.display import ByteProgress, notify
+from reprokit.display import ByteProgress, notify, progress
 from reprokit.engine import Engine, labels_of
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
@@ -48,7 +48,7 @@ class Transferred:
     summary: str = ""
 
 
-def push(engine: Engine, reference: ImageReference, target: Target | None, progress: ByteProgress) -> Transferred:
+def push(engine: Engine, reference: ImageReference, target: Target | None) -> Transferred:
     """Push the image of a recipe; layers that the registry has are not sent again.
 
     `target` is the recipe if it is known here. Raises UsageError where the image has not been built, SourceError.
@@ -62,12 +62,13 @@ def push(engine: Engine, reference: ImageReference, target: Target | None, progr
             notify(f"this image of {label} is older than its lock; rebuild it with `reprokit build {label}`")
     except UsageError as error:
         notify(f"it is unknown whether this image of {label} is older than its lock: {error.message}")
-    transfer = TransferProgress(progress)
     with (
         _one_at_a_time(engine, f"push {reference.named}"),
         _explained(reference),
         _named(engine, image["Id"], reference),
+        progress(f"pushing {reference.named}") as on_progress,
     ):
+        transfer = TransferProgress(on_progress)
         for event in engine.push(reference.repository, reference.variant):
             transfer.update(event)
     if not transfer.digest:
@@ -80,7 +81,6 @@ def pull(
     reference: ImageReference,
     target: Target | None,
     replace: bool,
-    shown: Callable[[], AbstractContextManager[ByteProgress]],
 ) -> Transferred:
     """Pull a recipe's image and give it reprokit's name.
 
@@ -102,13 +102,13 @@ def pull(
                     _agree(
                         engine, _requested_name(reference, target, coming.labels), {digest, coming.id}, movable, replace
                     )
-                with shown() as progress:
-                    transfer = TransferProgress(progress)
+                with progress(f"pulling {reference.named or reference.repository}") as on_progress:
+                    transfer = TransferProgress(on_progress)
                     for event in engine.pull(name):
                         transfer.update(event)
                     if engine.image(name) and not _complete(engine, name):
                         notify("the engine has these layers unpacked and did not pull their blobs; fetching them")
-                        _fetch_blobs(engine, reference, digest, transfer, progress)
+                        _fetch_blobs(engine, reference, digest, transfer, on_progress)
                 summary = transfer.described("pulled")
                 image = _complete(engine, name)
     if image is None:
@@ -146,7 +146,7 @@ def _complete(engine: Engine, name: str) -> dict[str, Any] | None:
 
 
 def _fetch_blobs(
-    engine: Engine, reference: ImageReference, digest: str, transfer: TransferProgress, progress: ByteProgress
+    engine: Engine, reference: ImageReference, digest: str, transfer: TransferProgress, on_progress: ByteProgress
 ) -> None:
     """Load the blobs that the engine did not pull. Raises SourceError; the incomplete image is then removed.
 
@@ -154,7 +154,7 @@ def _fetch_blobs(
     `core/unpack`). An image without blobs runs, but can be neither exported nor pushed.
     """
     try:
-        for loaded in engine.load(archive(engine, reference, digest, transfer, progress)):
+        for loaded in engine.load(archive(engine, reference, digest, transfer, on_progress)):
             if loaded != digest:  # one architecture's image of an index, which the pulled image names
                 engine.remove_image(loaded)
     except SourceError as error:

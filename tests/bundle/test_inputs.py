@@ -9,7 +9,7 @@ import tarfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -337,8 +337,8 @@ def forget(engine: Engine, base: Base) -> None:
 def imported(path: Path, connect: Callable[[], Engine]) -> int:
     """The number of base images that `reprokit store import` loads."""
     with ExitStack() as stack:
-        (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
-        return load_bases(file, connect, lambda name: nullcontext(lambda done, total: None))
+        (file,) = checked([path], stack)
+        return load_bases(file, connect)
 
 
 def with_base(path: Path, digest: str, content: bytes) -> Path:

@@ -7,7 +7,7 @@ import io
 import shutil
 import subprocess
 import tempfile
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -114,7 +114,7 @@ def test_an_interrupted_load_is_resumed(there, load, tmp_path, monkeypatch):
     monkeypatch.setattr(loader, "STEP", 200_000)
     path = Made.of({X: [A, B, C]}).write(tmp_path / "x.rkit")
     with ExitStack() as stack:
-        (file,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
+        (file,) = checked([path], stack)
         image = file.bundle.images[0]
         begun = loader.Loader(file, image, ImageStore.of(there), lambda done, total: None)
         begun._start(begun._blocks(0, 1, None)).result()

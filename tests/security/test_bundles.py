@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tarfile
 from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -45,7 +45,7 @@ def made() -> Made:
 
 
 def verified(stack: ExitStack, path: Path) -> Bundle:
-    return checked([path], stack, lambda path: nullcontext(lambda done, total: None))[0].bundle
+    return checked([path], stack)[0].bundle
 
 
 def unpack(path: Path, yes: bool = False) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +104,7 @@ def export_inputs(
 def import_from(path: Path, store: Store, recipes: Path | None = None) -> Imported:
     """As `reprokit store import`, without the base images."""
     with ExitStack() as stack:
-        (bundle,) = checked([path], stack, lambda path: nullcontext(lambda done, total: None))
+        (bundle,) = checked([path], stack)
         inputs = bundle.bundle.metadata.inputs
         assert inputs
         with store.in_use():

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
-from reprokit.compat.model import ResolvedVersion
+from reprokit.compat.model import Finding, ResolvedVersion
 from reprokit.compat.pins import of_project, resolved_wheels
 from reprokit.compat.stack import stack_of, stated_wheels
 from reprokit.compat.version import begins, parts
@@ -74,14 +74,19 @@ def _of_apt(packages: Collection[AptPackage], pins: Mapping[str, str]) -> Iterat
             yield name, upstream[1]
 
 
+def findings(target: Target) -> list[Finding]:
+    """What `check` finds in a variant's pins and its lock, whatever the host. Raises UsageError."""
+    return evaluate(bundled(), stack_of(target.variant, resolved=resolved_versions(target)))
+
+
 def errors_of(target: Target, force: bool, lock: VariantLock | None = None) -> list[str]:
     """The errors that `force` ignores, one line each. `lock` is one that is not written yet.
 
     Raises WorkFailed if there are errors and no `force`.
     """
     resolved = _resolved(target, lock) if lock else resolved_versions(target)
-    findings = evaluate(bundled(), stack_of(target.variant, resolved=resolved))
-    found = [finding for finding in findings if finding.severity == "error"]
+    every = evaluate(bundled(), stack_of(target.variant, resolved=resolved))
+    found = [finding for finding in every if finding.severity == "error"]
     errors = [in_words(finding) for finding in found]
     if errors and not force:
         ways = [f"find pins that work with `reprokit check {target.label}`"]
