@@ -14,18 +14,15 @@ from reprokit.errors import UsageError
 # Verbs with their line of help: the first line of the command's docstring (a test compares them).
 GROUPS = {
     "Recipes": {
-        "list": "List the recipes.",
-        "show": "Show a recipe: its paper, variants, pins and benchmarks.",
+        "list": "List the recipes, or the blocks that they can use.",
+        "show": "Show a recipe: its paper, variants, pins and benchmarks; or a block, or a bundle.",
         "new": "Write a recipe: a commented start, or what a repository states.",
         "check": "Check pins against the facts, before anything is downloaded.",
         "solve": "Find the pins that pass `check` and differ least from those of a recipe.",
-        "blocks": "List the blocks that recipes can use, also your own; show one.",
-        "schema": "Print the JSON Schema of recipes, for editors.",
     },
     "Supply": {
         "lock": "Resolve all inputs of recipes, and write the locks beside them.",
         "fetch": "Download everything that locks name into the store, and the base images onto the engine.",
-        "outdated": "List inputs that upstream has changed, removed or replaced since they were locked.",
         "store": "List, verify, free and copy the inputs of recipes.",
         "config": "Show the mirrors and proxies in force, and the source of each.",
     },
@@ -56,13 +53,11 @@ GROUPS = {
         "reproduce": "Check, lock, fetch, build, smoke, bench, claims and report in one command.",
         "profile": "Run a command under a profiler, and show its most expensive kernels or functions.",
         "roofline": "Show the peaks of a GPU from its data sheet, and measure those of this machine.",
-        "results": "List, show, compare, export and prune the results of benchmarks.",
-        "claims": "Judge the papers' claims by the results: reproduced or not, not comparable, not measured.",
+        "results": "List, show, compare, judge, export and prune the results of benchmarks.",
         "report": "Write a page about results: environment, claims, plots, machines, commands, artifact evaluation.",
     },
     "Bundles and nodes": {
         "export": "Write images as one file, each layer once, for `reprokit load` elsewhere.",
-        "inspect": "Show a bundle: images, layers, pins, requirements, extras.",
         "diff": "Compare two bundles, two images or two locks.",
         "load": "Verify bundles and load their images into the engine.",
         "nodes": "List the nodes: reachable or not, engine, GPUs, free space, images of recipes.",
@@ -78,7 +73,10 @@ GROUPS = {
     },
 }
 # What users of other programs type, and what does it here.
-OTHER_NAMES = {"init": "new", "search": "list", "status": "ps", "version": "--version"}
+OTHER_NAMES = {
+    "init": "new", "search": "list", "status": "ps", "version": "--version", "inspect": "show FILE.rkit",
+    "blocks": "list --blocks", "schema": "show --schema", "outdated": "lock --outdated", "claims": "results claims",
+}  # fmt: skip
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 
 # Repeated after an interruption, they do again only what was not finished.

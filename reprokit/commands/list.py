@@ -13,8 +13,16 @@ if TYPE_CHECKING:
     from reprokit.recipe.model import Recipe
 
 
-def list(json: options.Json = False) -> None:
-    """List the recipes."""
+def list(
+    blocks: bool = options.flag("--blocks", "List the blocks that recipes can use instead, also your own."),
+    json: options.Json = False,
+) -> None:
+    """List the recipes, or the blocks that they can use."""
+    if blocks:
+        from reprokit.commands._blocks import list_blocks
+
+        list_blocks(json)
+        return
     from reprokit.errors import UsageError
     from reprokit.recipe.find import recipe_files
     from reprokit.recipe.load import load_file

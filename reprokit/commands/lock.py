@@ -23,6 +23,9 @@ def lock(
         typer.Option(metavar="PIN", help="Resolve it again: a wheel, a source, a section such as apt, all."),
     ] = None,
     check: bool = options.flag("--check", "Write nothing; exit with 1 if a lock is stale or missing."),
+    outdated: bool = options.flag(
+        "--outdated", "Write nothing; list inputs that upstream has changed, removed or replaced since."
+    ),
     every: options.Every = False,
     data: bool = options.flag("--data", "Also lock data of unknown checksum, which is downloaded."),
     as_of: str = typer.Option(
@@ -31,7 +34,11 @@ def lock(
     force: bool = options.flag("--force", "Lock despite errors of `check`."),
     as_json: options.Json = False,
 ) -> None:
-    """Resolve all inputs of recipes, and write the locks beside them."""
+    """Resolve all inputs of recipes, and write the locks beside them.
+
+    With --outdated, exit 1 if an input is gone, withdrawn or changed; newer versions are no failure. Exit 4 if one
+    could not be checked.
+    """
     from reprokit.display import StepDisplay
     from reprokit.errors import UsageError
     from reprokit.explain.last import explained
@@ -42,8 +49,14 @@ def lock(
         raise UsageError(
             "name a recipe to lock", hint="`reprokit lock NAME[:VARIANT]`; `reprokit list` shows the recipes"
         )
-    if check and (update or data or as_of or force):
-        raise UsageError("--check writes nothing", hint="leave out --update, --data, --as-of and --force")
+    if (check or outdated) and (update or data or as_of or force or (check and outdated)):
+        raise UsageError(f"{'--check' if check else '--outdated'} writes nothing", hint="leave out the other options")
+    if outdated:
+        from reprokit.commands._outdated import list_outdated
+        from reprokit.recipe.find import target
+
+        list_outdated([target(name) for name in names], as_json)
+        return
     # The authors' own stacks are never built, so they are locked only by name.
     targets = current_targets(names or default_names(every))
     if check:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.tables import pairs
 from reprokit.untrusted.text import console, dump, paged
@@ -17,12 +21,41 @@ Row = tuple[str, str]
 
 
 def show(
-    name: options.RecipeName,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME[:VARIANT]|BLOCK|FILE.rkit", autocompletion=completion.targets)
+    ] = "",
+    schema: bool = options.flag("--schema", "Print the JSON Schema of recipes, for editors."),
+    sbom: bool = options.flag("--sbom", "Of a bundle: print what its image was made of, as CycloneDX JSON."),
     json: options.Json = False,
 ) -> None:
-    """Show a recipe: its paper, variants, pins and benchmarks."""
-    from reprokit.recipe.find import targets
+    """Show a recipe: its paper, variants, pins and benchmarks; or a block, or a bundle.
 
+    Checks only the form of a bundle. `reprokit load` also verifies its content.
+    """
+    from reprokit.errors import UsageError
+    from reprokit.recipe.find import is_recipe, recipe_files, targets
+    from reprokit.recipe.spelling import nearest
+
+    if schema:
+        from reprokit.recipe.schema import schema as of_recipes
+
+        dump(of_recipes())
+        return
+    if not name:
+        raise UsageError("name a recipe, a block or a bundle", hint="`reprokit list` shows the recipes")
+    if sbom or name.endswith(".rkit") or (Path(name).is_file() and not is_recipe(name)):
+        from reprokit.commands._bundle import show_bundle
+
+        show_bundle(Path(name), json, sbom)
+        return
+    if not is_recipe(name):
+        from reprokit.commands._blocks import known_blocks, show_block
+
+        if name in (blocks := known_blocks()):
+            show_block(*blocks[name], json)
+            return
+        if nearest(name, [*recipe_files(), *blocks]) != nearest(name, recipe_files()):
+            raise UsageError(f"no recipe and no block is called {name!r}{nearest(name, blocks)}")
     found = targets(name)
     if json:
         dump(as_json(found))

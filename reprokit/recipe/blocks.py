@@ -43,7 +43,7 @@ class OptionSpec(FrozenModel):
 class OwnFront(FrozenModel):
     """What the front comment of an own block can state."""
 
-    does: _Short = Field(description="one sentence for `reprokit blocks`")
+    does: _Short = Field(description="one sentence for `reprokit list --blocks`")
     pins: tuple[f.Name, ...] = Field(default=(), description="pins that it needs")
     after: tuple[f.Name, ...] = Field(default=(), description="blocks that must come before it")
     build_from: Literal["", "base", "image"] = Field(

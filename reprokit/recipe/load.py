@@ -66,7 +66,7 @@ def _read(text: str, where: str, name: str) -> Recipe:
     try:
         recipe = Recipe.model_validate(data)
     except ValidationError as error:
-        raise explained(error, document, Recipe, "`reprokit schema` lists all fields", origins) from None
+        raise explained(error, document, Recipe, "`reprokit show --schema` lists all fields", origins) from None
     if recipe.name != name:
         raise UsageError(
             f"the recipe is named {recipe.name!r}, but its file is {name}.yaml",

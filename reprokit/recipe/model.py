@@ -1,4 +1,4 @@
-"""The schema of `recipes/*.yaml`, which `reprokit schema` prints."""
+"""The schema of `recipes/*.yaml`, which `reprokit show --schema` prints."""
 
 from __future__ import annotations
 

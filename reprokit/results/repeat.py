@@ -16,7 +16,12 @@ def commands(recipe: Recipe, records: Sequence[Record]) -> list[str]:
     ran = dict.fromkeys(_bench(recipe, record) for record in records if record.variant in recipe.variants)
     variants = sorted({record.variant for record in records if record.variant in recipe.variants})
     builds = [f"reprokit build {recipe.name}:{variant}" for variant in variants]
-    return [*builds, *filter(None, ran), f"reprokit claims {recipe.name}", f"reprokit report {recipe.name} -o report"]
+    return [
+        *builds,
+        *filter(None, ran),
+        f"reprokit results claims {recipe.name}",
+        f"reprokit report {recipe.name} -o report",
+    ]
 
 
 def _bench(recipe: Recipe, record: Record) -> str:

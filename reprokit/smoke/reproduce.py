@@ -46,7 +46,8 @@ def reproduce(
         if step in journal.steps and step != "claims":
             notify(f"{number}/{len(NAMES)} {step}: done before")
             continue
-        command = f"reprokit {step} {label}" + (f" --repeat {repeat}" if step == "bench" else "")
+        verb = "results claims" if step == "claims" else step
+        command = f"reprokit {verb} {label}" + (f" --repeat {repeat}" if step == "bench" else "")
         notify(f"{number}/{len(NAMES)} {step}")
         needless = ""
         if reason := blocked(step, journal.steps):

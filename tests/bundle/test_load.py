@@ -132,7 +132,7 @@ def test_a_signature_is_checked_and_can_be_required(reprokit, name, tmp_path):
     plain = made.write(tmp_path / "plain.rkit")
     by_me.write_bytes(signed(made, mine))
     assert "is signed by SHA256:" in reprokit("load", by_me)
-    assert "SHA256:" in reprokit("inspect", by_me)
+    assert "SHA256:" in reprokit("show", by_me)
     reprokit("load", by_me, "--signed-by", mine.with_suffix(".pub"))
     assert "not an allowed key" in reprokit("load", by_me, "--signed-by", other.with_suffix(".pub"), code=1)
     assert "not signed" in reprokit("load", plain, "--signed-by", mine.with_suffix(".pub"), code=1)

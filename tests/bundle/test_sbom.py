@@ -111,19 +111,19 @@ def test_a_file_of_the_bundle_and_inspect(tmp_path):
     path.write_bytes(tar({**made.files, part.path: content}))
     with tarfile.open(path) as bundle:
         assert bundle.extractfile("sbom/x--cpu.cdx.json").read() == content
-    shown = call("inspect", str(path), "--sbom")
+    shown = call("show", str(path), "--sbom")
     assert shown.exception is None, shown.exception
     assert json.loads(shown.stdout) == json.loads(content)
-    assert "sbom x--cpu" in call("inspect", str(path)).stdout
+    assert "sbom x--cpu" in call("show", str(path)).stdout
     # A bundle's own file says what its maker likes: inspect reads the lock.
     forged = content.replace(b"numpy", b"nvmpy")
     made.metadata["parts"] = [{**part.model_dump(), "digest": "sha256:" + "c" * 64}]
     path.write_bytes(tar({**made.files, part.path: forged}))
-    assert json.loads(call("inspect", str(path), "--sbom").stdout) == json.loads(content)
+    assert json.loads(call("show", str(path), "--sbom").stdout) == json.loads(content)
     # Under another name it is refused.
     made.metadata["parts"] = [{**part.model_dump(), "path": "sbom/other.cdx.json"}]
     path.write_bytes(tar({**made.files, "sbom/other.cdx.json": content}))
-    assert "cannot be the sbom" in str(call("inspect", str(path)).exception)
+    assert "cannot be the sbom" in str(call("show", str(path)).exception)
 
 
 def test_long_names_fit_into_the_header_of_an_entry(monkeypatch):

@@ -171,7 +171,7 @@ def test_an_input_that_could_not_be_checked_is_exit_code_4(call, recipe, monkeyp
 
     def outcome(*moved: Moved):
         monkeypatch.setattr(outdated, "outdated", lambda *_: (list(moved), []))
-        return call("outdated", "gnn")
+        return call("lock", "--outdated", "gnn")
 
     done = outcome(newer, unknown)
     assert isinstance(done.exception, SourceError) and done.exception.exit_code == 4

@@ -61,9 +61,9 @@ def test_a_report_has_the_records_of_its_recipe(call, error, recorded, tmp_path,
     recorded(replace(SPMM, image_digest=f"sha256:{'1' * 64}"))  # no engine has this image
     assert call(*report).exit_code == 0
     assert "other:cpu" not in (tmp_path / "out" / "index.html").read_text()
-    done = call("claims", "x")
+    done = call("results", "claims", "x")
     assert (done.exit_code, done.stdout, done.stderr) == (0, "", "x has no claims\n")
-    assert json.loads(call("claims", "x", "--json").stdout) == {"claims": []}
+    assert json.loads(call("results", "claims", "x", "--json").stdout) == {"claims": []}
 
 
 def test_what_a_benchmark_printed_outside_is_shown(call, tmp_path):
@@ -159,7 +159,7 @@ def test_numbers_at_the_end_of_what_floats_hold(call, recorded, tmp_path, recipe
         recorded(*(replace(case, samples=samples, params=each, commit=A) for each in params))
         recorded(*(replace(case, samples=QUICK, params=each, commit=B) for each in params))
     for verb in (["results", "compare", "aaaa", "bbbb"], ["results", "compare", "bbbb", "aaaa"], ["results", "show"],
-                 ["results", "history", "spmm"], ["claims"], ["report", "-o", "out"]):  # fmt: skip
+                 ["results", "history", "spmm"], ["results", "claims"], ["report", "-o", "out"]):  # fmt: skip
         answer = call(*verb)
         assert answer.exception is None or isinstance(answer.exception, SystemExit), answer.exception
     assert "<svg" in (tmp_path / "out" / "index.html").read_text()

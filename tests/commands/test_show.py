@@ -77,25 +77,25 @@ def test_bundled_and_own_blocks(call, tmp_path, monkeypatch):
     (tmp_path / "more" / "tool.j2").write_text(OWN)
     (tmp_path / "more" / "hwloc.j2").write_text("not read: the one beside the recipes comes first")
     monkeypatch.setenv("REPROKIT_BLOCKS", str(tmp_path / "more"))
-    rows = {row["name"]: row for row in json.loads(call("blocks", "--json").stdout)}
+    rows = {row["name"]: row for row in json.loads(call("list", "--blocks", "--json").stdout)}
     assert rows["make"]["file"] == "" and rows["make"]["options"]["products"]["required"]
     assert rows["hwloc"]["file"] == str(tmp_path / "recipes" / "blocks" / "hwloc.j2")
     assert rows["tool"]["after"] == ["git"]
-    line = next(line for line in call("blocks").output.splitlines() if line.startswith("hwloc"))
+    line = next(line for line in call("list", "--blocks").output.splitlines() if line.startswith("hwloc"))
     assert "[b]the machine[/b]" in line and "git" in line
 
 
 def test_one_block_and_none(call, error, monkeypatch, tmp_path):
-    text = call("blocks", "run").output
+    text = call("show", "run").output
     assert "run (bundled)" in text and "| `commands` | list | required |" in text
     assert "It can be used several times." in text
-    assert "did you mean cmake" in call("blocks", "cmaek").exception.message
+    assert "did you mean cmake" in call("show", "cmaek").exception.message
     monkeypatch.setenv("REPROKIT_BLOCKS", str(tmp_path / "gone"))
-    assert "REPROKIT_BLOCKS names no folder" in error(UsageError, "blocks").message
+    assert "REPROKIT_BLOCKS names no folder" in error(UsageError, "list", "--blocks").message
 
 
 def test_the_schema_is_json_and_names_the_blocks(call):
-    schema = json.loads(call("schema").stdout)
+    schema = json.loads(call("show", "--schema").stdout)
     assert "tvm" in schema["$defs"]["Block"]["anyOf"][0]["enum"]
     assert schema["properties"]["variants"]["description"]
 

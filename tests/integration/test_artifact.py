@@ -166,7 +166,7 @@ def test_from_new_to_a_reproduced_claim(engine: Engine, debian_12, tmp_path: Pat
         assert record["samples"] == [3.0] and record["env_file"].keys() == {"TOKEN"}
         assert list(record["services"]) == ["parameters"] and engine.image(record["services"]["parameters"])
         assert not [each for each in engine.networks(services.OF) if name in each["Name"]]
-        (claim,) = json.JSONDecoder().raw_decode(lab.run("claims", lab.name, "--json"))[0]["claims"]
+        (claim,) = json.JSONDecoder().raw_decode(lab.run("results", "claims", lab.name, "--json"))[0]["claims"]
         assert claim["verdict"] == "reproduced"
         output = lab.run("export", lab.name, "-o", "lab.rkit")
         assert f"without the image of the service parameters of {name}:v, debian:12" in output

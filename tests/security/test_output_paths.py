@@ -11,10 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from reprokit import cli
+from reprokit.bench import report
 from reprokit.bundle.tools import TOOLS
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.bundle.tools.tool import write as write_tool
-from reprokit.commands import profile, report, sweep
+from reprokit.commands import profile, sweep
 from reprokit.errors import UsageError
 from reprokit.recipe.find import Target, target
 from reprokit.recipe.load import load_text
@@ -69,9 +70,9 @@ OUTPUTS: dict[str, tuple[str, Callable[[], None]]] = {
 }
 # Verbs that write to paths of the command line, to reprokit's own folders and workspaces, or nothing.
 OTHERS = {
-    *("list", "show", "check", "blocks", "schema", "fetch", "outdated", "store", "config", "build", "render", "verify"),
+    *("list", "show", "check", "fetch", "store", "config", "build", "render", "verify"),
     *("smoke", "images", "size", "clean", "trust", "run", "shell", "exec", "notebook", "ps", "logs", "stop", "rm"),
-    *("roofline", "claims", "report", "inspect", "diff", "load", "nodes", "send", "push", "pull", "help", "doctor"),
+    *("roofline", "report", "diff", "load", "nodes", "send", "push", "pull", "help", "doctor"),
     *("explain", "completion"),
 }
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from reprokit.commands.blocks import block_text, cell, in_code
+from reprokit.commands._blocks import block_text, cell, in_code
 from reprokit.recipe.blocks import OwnFront, block_names, block_spec
 from reprokit.recipe.pin_names import PIN_NAMES
 from reprokit.recipe.schema import schema
@@ -23,7 +23,7 @@ _BLOCKS = f"""\
 # Reference: blocks
 
 A block builds one component and checks it at its end. `base` comes first without being named. Options follow the name:
-`- python: {{system_site_packages: true}}`. `reprokit blocks` lists them, and `reprokit blocks NAME` shows one. {_MADE}
+`- python: {{system_site_packages: true}}`. `reprokit list --blocks` lists them, `reprokit show NAME` shows one. {_MADE}
 
 cargo and bazel have no block: they download from registries of their own, which a lock cannot name. Put what they need
 into the source or `files` (`cargo vendor`, `bazel vendor`), and build with the block `run`.

@@ -8,7 +8,7 @@ import pytest
 
 from reprokit import completion
 from reprokit.bundle.layers import instructions
-from reprokit.commands.inspect import show
+from reprokit.commands._bundle import _print as show
 from tests.support.images import tar_of
 from tests.support.made import Made
 
@@ -30,10 +30,10 @@ def test_inspect_and_diff(reprokit, tmp_path):
     old = Made.of({"reprokit/x:1": [BASE]}, pins=PINS, min_driver="520.61.05").write(tmp_path / "old.rkit")
     made = Made.of({"reprokit/x:1": [BASE, UPDATE]}, [BASE], {"a": "b"}, pins={**PINS, "cuda": "12.1"})
     new = made.write(tmp_path / "new.rkit")
-    shown = " ".join(reprokit("inspect", new).split())
+    shown = " ".join(reprokit("show", new).split())
     assert "reprokit/x:1" in shown and "cuda=12.1" in shown and "excluded" in shown and "not signed" in shown
-    assert "driver 520.61.05 or newer" in reprokit("inspect", old)
-    told = json.loads(reprokit("inspect", new, "--json"))
+    assert "driver 520.61.05 or newer" in reprokit("show", old)
+    told = json.loads(reprokit("show", new, "--json"))
     assert [layer["packed"] is None for layer in told["images"][0]["layers"]] == [True, False]
     assert told["absent"] == [told["images"][0]["layers"][0]["diff_id"]]
 
@@ -46,7 +46,7 @@ def test_inspect_and_diff(reprokit, tmp_path):
     assert "the same" in reprokit("diff", old, old)
 
     (tmp_path / "x").write_bytes(b"x" * 5000)
-    assert "not a bundle" in reprokit("inspect", tmp_path / "x", code=2)
+    assert "not a bundle" in reprokit("show", tmp_path / "x", code=2)
     assert "cannot read the bundle" in reprokit("diff", tmp_path / "y", tmp_path / "x", code=2)
 
 

@@ -68,7 +68,7 @@ def test_a_lock_is_the_same_each_time_and_refuses_what_has_changed(desk: Desk, s
             assert sha256(content).hexdigest() in output
         assert "notes.txt has changed upstream" in output
         notes.write_text("another size\n")
-        assert "files: notes.txt" in desk.run("outdated", desk.recipe, code=1)
+        assert "files: notes.txt" in desk.run("lock", "--outdated", desk.recipe, code=1)
     finally:
         notes.write_bytes(NOTES)
 

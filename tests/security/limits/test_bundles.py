@@ -70,23 +70,23 @@ GROWN: dict[str, tuple[Callable[[], bytes], limits.Limit]] = {
 def test_a_bundle_that_grows(run: Run, tmp_path: Path, name: str) -> None:
     make, limit = GROWN[name]
     (tmp_path / "x.rkit").write_bytes(make())
-    refused(run("inspect", "x.rkit", code=2), limit)
+    refused(run("show", "x.rkit", code=2), limit)
 
 
 @pytest.mark.long
 def test_bundles_within_the_limits(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "x.rkit"
     file.write_bytes(names(250, 200 << 10))
-    assert run("inspect", "x.rkit").count("x/y:") == 250
+    assert run("show", "x.rkit").count("x/y:") == 250
     file.write_bytes(layered(499))
-    assert "499" in run("inspect", file, "--json")
+    assert "499" in run("show", file, "--json")
     for value, values in ((b"[]", 2), (b'{"":{}}', 4), (b"0", 1)):  # as many as are allowed, all of them wrong
         file.write_bytes(of_values(value, 280_000 // values))
-        assert "reprokit.json is not valid" in run("inspect", "x.rkit", code=2)
+        assert "reprokit.json is not valid" in run("show", "x.rkit", code=2)
     file.write_bytes(names(300, 0))
-    assert run("inspect", "x.rkit", REPROKIT_LIMIT_IMAGES="300").count("x/y:") == 300
+    assert run("show", "x.rkit", REPROKIT_LIMIT_IMAGES="300").count("x/y:") == 300
     for wrong in ("many", "-1", "1e9", "9" * 30, "\u0663"):
-        text = run("inspect", "x.rkit", code=2, REPROKIT_LIMIT_IMAGES=wrong)
+        text = run("show", "x.rkit", code=2, REPROKIT_LIMIT_IMAGES=wrong)
         assert "is not an integer ($REPROKIT_LIMIT_IMAGES)" in text
 
 

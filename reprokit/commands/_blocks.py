@@ -1,13 +1,10 @@
-"""`reprokit blocks`."""
+"""What `list --blocks` and `show BLOCK` print."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from reprokit.commands import _options as options
 from reprokit.tables import table
 from reprokit.untrusted.text import document, dump
 
@@ -15,29 +12,25 @@ if TYPE_CHECKING:
     from reprokit.recipe.blocks import BlockSpec
 
 
-def blocks(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One block, with its options.")] = "",
-    as_json: options.Json = False,
-) -> None:
-    """List the blocks that recipes can use, also your own; show one."""
-    from reprokit.errors import UsageError
-    from reprokit.recipe.spelling import nearest
-
-    found = _all()
-    if name and name not in found:
-        raise UsageError(f"unknown block {name!r}{nearest(name, found)}", hint="`reprokit blocks` lists them")
-    chosen = {name: found[name]} if name else found
+def list_blocks(as_json: bool) -> None:
+    """List the blocks that recipes can use, also the user's own."""
+    found = known_blocks()
     if as_json:
-        dump([{**spec.model_dump(), "file": file} for spec, file in chosen.values()])
-    elif name:
-        spec, file = found[name]
-        document("\n".join(line for line in (f"{name} ({file or 'bundled'})", "", block_text(spec))))
+        dump([{**spec.model_dump(), "file": file} for spec, file in found.values()])
+        return
+    rows = [(spec.name, spec.does, ", ".join(spec.after), file or "bundled") for spec, file in found.values()]
+    table(("block", "what it does", "comes after", "file"), rows)
+
+
+def show_block(spec: BlockSpec, file: str, as_json: bool) -> None:
+    """Show a block with its options; `file` is empty for a bundled one."""
+    if as_json:
+        dump({**spec.model_dump(), "file": file})
     else:
-        rows = [(spec.name, spec.does, ", ".join(spec.after), file or "bundled") for spec, file in found.values()]
-        table(("block", "what it does", "comes after", "file"), rows)
+        document(f"{spec.name} ({file or 'bundled'})\n\n{block_text(spec)}")
 
 
-def _all() -> dict[str, tuple[BlockSpec, str]]:
+def known_blocks() -> dict[str, tuple[BlockSpec, str]]:
     """The bundled blocks, and the own ones with their files, by name."""
     from reprokit import paths
     from reprokit.recipe.blocks import block_names, block_spec, own_block, own_block_files

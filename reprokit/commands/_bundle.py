@@ -1,10 +1,10 @@
-"""`reprokit inspect`."""
+"""What `show` prints of a bundle."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
@@ -13,15 +13,8 @@ if TYPE_CHECKING:
 _OTHER_COLUMNS = 26  # of the layer's ID and size, and between them
 
 
-def inspect(
-    file: options.BundleFile,
-    as_json: options.Json = False,
-    sbom: bool = options.flag("--sbom", "Print what the image was made of, as CycloneDX JSON."),
-) -> None:
-    """Show a bundle: images, layers, pins, requirements, extras.
-
-    Checks its form. `reprokit load` also verifies its content.
-    """
+def show_bundle(file: Path, as_json: bool, sbom: bool) -> None:
+    """Show a bundle: images, layers, pins, requirements, extras; with `sbom` what its image was made of."""
     from reprokit.bundle.load import signer
     from reprokit.bundle.read import opened
 
@@ -34,7 +27,7 @@ def inspect(
         dump(found)
     else:
         with paged():
-            show(found)
+            _print(found)
 
 
 def _sbom(bundle: Bundle) -> Any:
@@ -80,7 +73,7 @@ def _described(bundle: Bundle, signed: str) -> dict[str, Any]:
     }
 
 
-def show(found: dict[str, Any]) -> None:
+def _print(found: dict[str, Any]) -> None:
     from reprokit.formatting import size
     from reprokit.tables import paragraph, table, width
 

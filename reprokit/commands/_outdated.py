@@ -1,25 +1,23 @@
-"""`reprokit outdated`."""
+"""`reprokit lock --outdated`."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
+    from reprokit.recipe.find import Target
     from reprokit.supply.kinds.kind import Moved
 
 _SHORT = 40
 
 
-def outdated(
-    names: Annotated[list[str], options.recipes("Recipes with a lock.")],
-    json: options.Json = False,
-) -> None:
+def list_outdated(targets: Sequence[Target], as_json: bool) -> None:
     """List inputs that upstream has changed, removed or replaced since they were locked.
 
     Exit 1 if one is gone, withdrawn or changed; newer versions are no failure. Exit 4 if one could not be checked.
@@ -28,11 +26,9 @@ def outdated(
     from reprokit.errors import SourceError
     from reprokit.image.lock.outdated import outdated as find_moved
     from reprokit.image.lock.read import needed_lock
-    from reprokit.recipe.find import target as find_target
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
-    targets = [find_target(name) for name in names]
     locks = [needed_lock(target) for target in targets]
     engine, store = Engine.connect(), Store()
     moved: dict[str, list[Moved]] = {}
@@ -41,7 +37,7 @@ def outdated(
         mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
         moved[target.label], failed = find_moved(engine, target, lock, store, mirrors)
         errors += failed
-    if json:
+    if as_json:
         dump({label: [asdict(m) for m in found] for label, found in moved.items()})
     else:
         for label, found in moved.items():
