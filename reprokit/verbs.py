@@ -32,9 +32,7 @@ GROUPS = {
         "verify": "Build a recipe again from its lock, and compare the result with the image that is there.",
         "smoke": "Check, build and try recipes, for CI.",
         "images": "List the images of recipes: size, age, built here or trusted, and the containers that use them.",
-        "size": "Show what each block of images costs, what they share, and what removing one frees.",
         "clean": "Remove what reprokit made and nothing needs: images, layers of builds, containers, workspace copies.",
-        "trust": "List images that were built here or are trusted; trust others.",
     },
     "Containers": {
         "run": "Run a command in a recipe's container.",
@@ -76,6 +74,7 @@ GROUPS = {
 OTHER_NAMES = {
     "init": "new", "search": "list", "status": "ps", "version": "--version", "inspect": "show FILE.rkit",
     "blocks": "list --blocks", "schema": "show --schema", "outdated": "lock --outdated", "claims": "results claims",
+    "size": "images size", "trust": "images trust",
 }  # fmt: skip
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 
@@ -121,9 +120,8 @@ def load_verb(verb: str) -> Any:
         single.command(verb)(found)
         found = single
     command = get_command(found)
-    for name, each in getattr(command, "commands", {"": command}).items():
-        # `\b` keeps the lines as they are.
-        each.epilog = "\n".join(
-            ["\b", "Examples:", *(f"  {line}" for line in EXAMPLES.get(f"{verb} {name}".rstrip(), ()))]
-        )
+    for name, each in {"": command, **getattr(command, "commands", {})}.items():
+        if examples := EXAMPLES.get(f"{verb} {name}".rstrip()):
+            # `\b` keeps the lines as they are.
+            each.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)])
     return command

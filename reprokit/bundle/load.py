@@ -143,7 +143,7 @@ def load_bases(file: VerifiedBundle, connect: Callable[[], Engine]) -> int:
     for image in (each for each in file.bundle.images if each.name in names):
         if not target.has(file, image) and carried(engine, names[image.name]):
             notify(
-                f"{image.name} is another image here and is kept; to replace it, `reprokit trust revoke {image.name}` "
+                f"{image.name} is another image here and is kept; to replace it, `reprokit images revoke {image.name}` "
                 "and repeat the import"
             )
         else:

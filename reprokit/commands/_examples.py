@@ -27,11 +27,13 @@ EXAMPLES = {
     "smoke": ("reprokit smoke fused-attention", "reprokit smoke taco featgraph --junit smoke.xml"),
     "verify": ("reprokit verify fused-attention", "reprokit verify taco:cpu --against taco.rkit"),
     "images": ("reprokit images", "reprokit images --json"),
-    "size": ("reprokit size fused-attention", "reprokit size faith:cuda-debian thgnn:cuda-debian --plot size.svg"),
     "clean": ("reprokit clean --dry-run", "reprokit clean --yes"),
-    "trust list": ("reprokit trust list", "reprokit trust list --json"),
-    "trust add": ("reprokit trust add fused-attention", "reprokit trust add registry.example.org/taco:cpu"),
-    "trust revoke": ("reprokit trust revoke fused-attention", "reprokit trust revoke taco:cpu"),
+    "images trust": ("reprokit images trust fused-attention", "reprokit images trust registry.example.org/taco:cpu"),
+    "images revoke": ("reprokit images revoke fused-attention", "reprokit images revoke taco:cpu"),
+    "images size": (
+        "reprokit images size fused-attention",
+        "reprokit images size faith:cuda-debian taco --json",
+    ),
     "run": (
         "reprokit run fused-attention -- python3 -c 'import torch'",
         "reprokit run featgraph --gpus all -v ./data:/data:ro -- python3 train.py",

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from reprokit.commands import _options as options
 from reprokit.formatting import counted
@@ -12,13 +17,30 @@ from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine
+    from reprokit.image.sizes import SizedImage
+    from reprokit.recipe.find import Target
+
+images = typer.Typer(
+    name="images",
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+_IMAGES = options.recipes("Images, or their recipes.", "IMAGE|NAME[:VARIANT]...")
 
 
-def images(
+@images.callback(invoke_without_command=True)
+def list_(
+    context: typer.Context,
     digest: bool = options.flag("--digest", "Show the digest that is the same on all engines; reads images whole."),
     as_json: options.Json = False,
 ) -> None:
-    """List the images of recipes: size, age, built here or trusted, and the containers that use them."""
+    """List the images of recipes: size, age, built here or trusted, and the containers that use them.
+
+    Its verbs show what the blocks of images cost, and trust images that were not built here.
+    """
+    if context.invoked_subcommand:
+        return
     from reprokit.engine import Engine
     from reprokit.formatting import size
 
@@ -44,6 +66,80 @@ def images(
         ]
         table(("name", "digest" if digest else "id", "size", "age", "state", "uses"), shown, words=(0, 4))
         echo("sizes include shared layers; `reprokit clean` removes what nothing needs", err=True)
+
+
+@images.command()
+def size(
+    names: Annotated[list[str], options.recipes("Recipes whose images are here.")],
+    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw a plot: .svg, .png or .pdf.")] = None,
+    as_json: options.Json = False,
+) -> None:
+    """Show what each block of images costs, what they share, and what removing one frees."""
+    from reprokit.display import notify
+    from reprokit.engine import Engine
+    from reprokit.errors import UsageError
+    from reprokit.image.labels import image_name
+    from reprokit.image.sizes import stored_together
+    from reprokit.recipe.find import target
+
+    engine = Engine.connect()
+    targets = list({chosen.label: chosen for chosen in map(target, names)}.values())
+    sized: list[SizedImage] = []
+    freed: list[tuple[int, int]] = []
+    for chosen in targets:
+        inspected = engine.image(image_name(chosen))
+        if inspected is None:
+            hint = f"build it: `reprokit build {chosen.label}`"
+            raise UsageError(f"{chosen.label} has no image on this engine", hint=hint)
+        sized.append(_sized(engine, inspected["Id"], chosen.label))
+        freed.append(_freed(engine, inspected["Id"], sized[-1]))
+    together = stored_together(sized)
+    if as_json:
+        data = {each.name: _data(each, sized, count) for each, count in zip(sized, freed, strict=True)}
+        dump({"images": data, "together": together})
+    else:
+        _print_sizes(sized, freed, together)
+        _print_apart(targets)
+    if plot:
+        from reprokit.results.size_plots import draw_sizes
+
+        draw_sizes(sized, plot)
+        notify(f"drawn: {plot}")
+
+
+@images.command()
+def trust(names: Annotated[list[str], _IMAGES]) -> None:
+    """Trust images: `build` accepts them as up to date, `run` and `bench` print no notice.
+
+    Name an image that only a node has by its complete ID.
+    """
+    from reprokit.engine import Engine
+    from reprokit.errors import UsageError
+    from reprokit.image import trust as known
+
+    engine = Engine.connect()
+    found = {name: _id(engine, name) for name in names}
+    for name, image_id in found.items():
+        if image_id is None:
+            raise UsageError("no such image in the engine", name, "list images with `reprokit images`")
+        known.record(engine, image_id, "trusted", "images trust", "" if engine.image(image_id) else "a node")
+        echo(f"{name} is {known.state(image_id)} ({image_id[:19]})")
+
+
+@images.command()
+def revoke(names: Annotated[list[str], _IMAGES]) -> None:
+    """Stop trusting images: they become unverified, and `build` builds them again."""
+    from reprokit.engine import Engine
+    from reprokit.errors import UsageError
+    from reprokit.image import trust as known
+
+    engine = Engine.connect()
+    found = {name: _id(engine, name) or name for name in names}
+    gone = known.revoke(engine, found.values())
+    for name, image_id in found.items():
+        if image_id not in gone:
+            raise UsageError("the image was neither built here nor trusted", name, "list images with `reprokit images`")
+        echo(f"{name} is unverified ({image_id[:19]})")
 
 
 def _add_digest(engine: Engine, row: dict[str, Any]) -> bool:
@@ -86,7 +182,82 @@ def _rows(engine: Any) -> list[dict[str, Any]]:
                         "bytes": image["Size"],
                         "created": datetime.fromtimestamp(image["Created"], timezone.utc).isoformat(),
                         "state": known[one].state if one in known else "unverified",
+                        "how": known[one].how if one in known else None,
+                        "time": known[one].time if one in known else None,
+                        "verified": known[one].verified if one in known else "",
                         "containers": used.count(one),
                     }
                 )
     return sorted(rows, key=lambda row: row["name"])
+
+
+def _id(engine: Engine, name: str) -> str | None:
+    """The ID of a recipe's image, or of an image by name or ID; None if the engine has none and it is no full ID."""
+    from reprokit.image.labels import image_name
+    from reprokit.recipe.find import is_recipe, target
+
+    image = engine.image(image_name(target(name)) if is_recipe(name) else name)
+    if image is None and re.fullmatch(r"sha256:[0-9a-f]{64}", name):
+        return name
+    return str(image["Id"]) if image else None
+
+
+def _print_apart(targets: Sequence[Target]) -> None:
+    """Name the recipes that share less than they could, as their locks are of different days."""
+    from reprokit.image.lock.beside import locked_apart
+
+    if labels := " ".join(locked_apart(targets)):
+        echo(f"would share more if they were locked together: `reprokit lock {labels} --update base --update apt`")
+
+
+def _sized(engine: Engine, image_id: str, name: str) -> SizedImage:
+    from reprokit.image.sizes import sized_image
+
+    layers = ((engine.image(image_id) or {}).get("RootFS") or {}).get("Layers") or []
+    return sized_image(name, layers, engine.history(image_id))
+
+
+def _freed(engine: Engine, image_id: str, image: SizedImage) -> tuple[int, int]:
+    """Bytes that removing the image frees, and bytes that untagged images hold then, such as stages of its build.
+
+    All images of the engine are compared, not only those of recipes.
+    """
+    from reprokit.image.made import names_of
+    from reprokit.image.sizes import freed
+
+    first = image.layers[:1]
+    named: list[SizedImage] = []
+    untagged: list[SizedImage] = []
+    for other in engine.images([]):
+        layers = ((engine.image(other["Id"]) or {}).get("RootFS") or {}).get("Layers") or []
+        if other["Id"] != image_id and tuple(layers[:1]) == first:
+            (named if names_of(other) else untagged).append(_sized(engine, other["Id"], other["Id"]))
+    now = freed(image, [*named, *untagged])
+    return now, freed(image, named) - now
+
+
+def _data(image: SizedImage, images: Sequence[SizedImage], freed: tuple[int, int]) -> dict[str, object]:
+    shared = {other.name: _bytes(image, other) for other in images if other is not image}
+    return {"blocks": image.blocks, "size": image.size, "shared": shared, "freed": freed[0], "untagged": freed[1]}
+
+
+def _bytes(image: SizedImage, other: SizedImage) -> int:
+    return sum(count for _, count in image.shared(other))
+
+
+def _print_sizes(images: Sequence[SizedImage], freed: Sequence[tuple[int, int]], together: int) -> None:
+    from reprokit.formatting import size as shown
+    from reprokit.tables import table
+
+    blocks = dict.fromkeys(block for image in images for block in image.blocks)
+    rows = [[block, *(shown(i.blocks[block]) if block in i.blocks else "-" for i in images)] for block in blocks]
+    rows.append(["size", *(shown(image.size) for image in images)])
+    for other in images if len(images) > 1 else ():
+        rows.append([f"shared with {other.name}", *("-" if i is other else shown(_bytes(i, other)) for i in images)])
+    rows.append(["freed by removing it", *(shown(now) for now, _ in freed)])
+    if any(held for _, held in freed):
+        rows.append(["then by `docker image prune`", *(shown(held) if held else "-" for _, held in freed)])
+    table(["block", *(image.name for image in images)], rows, words=(0,))
+    if len(images) > 1:
+        alone = sum(image.size for image in images)
+        echo(f"together {shown(together)}; without sharing {shown(alone)}")

@@ -16,7 +16,7 @@ def pull(
 
     The engine pulls, with the credentials of `docker login`; concurrent pulls of one image wait for the first. An image
     of other inputs than the lock here names is refused, except by its digest. Afterwards `reprokit shell NAME` works.
-    The image is unverified until `reprokit trust add`.
+    The image is unverified until `reprokit images trust`.
     """
     from reprokit.engine import Engine
     from reprokit.nodes import image_reference, registry

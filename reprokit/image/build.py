@@ -184,7 +184,7 @@ class _Build:
             if image_id != self.reported:
                 notify(
                     f"{self.name} ({image_id[:19]}) is unverified (not built here, not trusted), so it is built again; "
-                    f"to use it as it is: `reprokit trust add {self.target.label}`"
+                    f"to use it as it is: `reprokit images trust {self.target.label}`"
                 )
             self.reported = image_id
             return None

@@ -55,7 +55,7 @@ def notice(image_id: str, label: str, node: str = "") -> str:
     if known(image_id):
         return ""
     name = image_id if node else label
-    return f"the image of {label} is unverified: neither built here nor trusted (`reprokit trust add {name}`)"
+    return f"the image of {label} is unverified: neither built here nor trusted (`reprokit images trust {name}`)"
 
 
 def record(engine: Engine, image_id: str, state: State, how: str, where: str = "") -> None:

@@ -91,7 +91,7 @@ def labels(call, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_size_of_blocks_shared_layers_and_what_removing_frees(labels, call, error, engine: Engine, tmp_path: Path):
     one, two = labels
     picture = tmp_path / "sizes.svg"
-    sizes = json.loads(call("size", one, two, "--json", "--plot", str(picture)).stdout)
+    sizes = json.loads(call("images", "size", one, two, "--json", "--plot", str(picture)).stdout)
     first, second = sizes["images"][one], sizes["images"][two]
     assert first["blocks"]["git"] == 300_000 and second["blocks"]["apt"] == 400_000
     assert first["blocks"]["torch"] == second["blocks"]["torch"] > 500_000
@@ -99,11 +99,11 @@ def test_size_of_blocks_shared_layers_and_what_removing_frees(labels, call, erro
     assert (first["freed"], second["freed"]) == (300_000, 400_000)
     assert sizes["together"] == first["size"] + 400_000
     assert "in another image too" in picture.read_text()
-    text = call("size", one, two, one).stdout
+    text = call("images", "size", one, two, one).stdout
     assert "freed by removing it" in text and f"shared with {one}" in text and "together" in text
-    text = call("size", one).stdout
+    text = call("images", "size", one).stdout
     assert "shared with" not in text and "prune" not in text
-    missing = error(UsageError, "size", "fused-attention:cuda-debian11")
+    missing = error(UsageError, "images", "size", "fused-attention:cuda-debian11")
     assert "has no image on this engine" in missing.message
     assert missing.hint == "build it: `reprokit build fused-attention:cuda-debian11`"
 
@@ -112,9 +112,9 @@ def test_size_of_blocks_shared_layers_and_what_removing_frees(labels, call, erro
     stage_id = built(engine, f'FROM reprokit/{one}\nCMD ["x"]\n', tag=stage)
     engine.tag(f"reprokit/{one}", stage, "latest")
     try:
-        size = json.loads(call("size", one, "--json").stdout)["images"][one]
+        size = json.loads(call("images", "size", one, "--json").stdout)["images"][one]
         assert (size["freed"], size["untagged"]) == (0, 300_000)
-        assert "then by `docker image prune`" in call("size", one).stdout
+        assert "then by `docker image prune`" in call("images", "size", one).stdout
     finally:
         engine.remove_image(f"{stage}:latest")
         engine.remove_image(stage_id)

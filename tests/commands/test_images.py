@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from reprokit.commands.images import images
+from reprokit.commands.images import list_
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
 from reprokit.verify import layers
@@ -36,7 +36,7 @@ def test_an_image_removed_while_digests_are_made_is_not_listed(engine, monkeypat
 
     monkeypatch.setattr(layers.ImageInEngine, "of", of)
     monkeypatch.setattr(layers, "digest", lambda image: f"digest of {image}")
-    images(digest=True, as_json=True)
+    list_(SimpleNamespace(invoked_subcommand=None), digest=True, as_json=True)
     assert [(row["name"], row["digest"]) for row in json.loads(capsys.readouterr().out)] == [
         (HERE, f"digest of {HERE}")
     ]
@@ -48,11 +48,11 @@ def test_an_image_that_cannot_be_read_is_an_error(engine, monkeypatch):
 
     monkeypatch.setattr(layers.ImageInEngine, "of", broken)
     with pytest.raises(EngineError, match="no space left"):
-        images(digest=True, as_json=True)
+        list_(SimpleNamespace(invoked_subcommand=None), digest=True, as_json=True)
 
 
 def test_podman_lists_names_with_docker_hubs_host(engine, capsys):
     (image, *_) = engine.images([])
     image["RepoTags"] = [f"docker.io/{HERE}", "docker.io/library/other:1"]
-    images(digest=False, as_json=True)
+    list_(SimpleNamespace(invoked_subcommand=None), digest=False, as_json=True)
     assert HERE in [row["name"] for row in json.loads(capsys.readouterr().out)]

@@ -225,7 +225,7 @@ def test_a_lock_decides_which_image_it_is(engine, mine, debian_12, call):
     of_db = {"inputs": {}, "services": {"db": Base(reference="db:1", digest=digest)}}
     write(path, lock.model_copy(update={"variants": {"cpu": lock.variants["cpu"].model_copy(update=of_db)}}))
     engine.tag(debian_12.name, *carried_name(digest).rsplit(":", 1))
-    call("trust", "add", carried_name(digest))
+    call("images", "trust", carried_name(digest))
     try:
         assert call("run", mine.name, "--", *ASK).stdout == "locked\n"
         mine.recipe(db("other", "image: 'db:2'"))
@@ -234,7 +234,7 @@ def test_a_lock_decides_which_image_it_is(engine, mine, debian_12, call):
         assert f"hint: reprokit lock {mine.name}:cpu" in done.stderr
     finally:
         path.unlink()
-        call("trust", "revoke", carried_name(digest))
+        call("images", "revoke", carried_name(digest))
         engine.remove_image(carried_name(digest))
 
 

@@ -201,7 +201,7 @@ def test_a_copied_label_is_not_up_to_date(engine: Engine, base: str, home: Path,
         again = builds(dockerfile)
         assert again.built and again.image_id != evil and engine.image(name)["Id"] == again.image_id
         notes = [note for note in builds.notes if "is unverified" in note]
-        assert len(notes) == 1 and f"`reprokit trust add {builds.target.label}`" in notes[0]
+        assert len(notes) == 1 and f"`reprokit images trust {builds.target.label}`" in notes[0]
         # Told to trust it, build takes it.
         engine.tag(evil, *name.split(":"))
         trust.record(engine, evil, "trusted", "test")
@@ -261,7 +261,7 @@ def test_an_image_is_unverified_until_a_key_or_the_user_says_otherwise(user: Use
     path.write_bytes(signed(made, key))
 
     def state(user: User) -> str:
-        (row,) = [row for row in json.loads(user("trust", "list", "--json")) if full in row["names"]]
+        (row,) = [row for row in json.loads(user("images", "--json")) if full == row["name"]]
         return row["state"]
 
     assert "plain.rkit is not signed: its maker is unknown" in user("load", plain)
@@ -270,11 +270,11 @@ def test_an_image_is_unverified_until_a_key_or_the_user_says_otherwise(user: Use
     assert "which --signed-by does not name" in user("load", path) and state(user) == "unverified"
     user("load", path, "--signed-by", f"{key}.pub")
     assert state(user) == "trusted"
-    assert f"{full} is unverified" in user("trust", "revoke", full) and state(user) == "unverified"
-    user("trust", "revoke", full, code=2)
-    user("trust", "add", full)
-    assert state(user) == "trusted" and "trusted" in user("trust", "list")
-    user("trust", "add", f"reprokit/{unique('none')}:cpu", code=2)
+    assert f"{full} is unverified" in user("images", "revoke", full) and state(user) == "unverified"
+    user("images", "revoke", full, code=2)
+    user("images", "trust", full)
+    assert state(user) == "trusted" and "trusted" in user("images")
+    user("images", "trust", f"reprokit/{unique('none')}:cpu", code=2)
     other = User(tmp_path / "2")
     assert state(other) == "unverified"
     other("load", plain, "--trust")
@@ -324,6 +324,6 @@ def test_run_and_bench_say_and_record_whose_image_it_is(engine: Engine, base: st
     for verb in ("run", "exec"):
         assert other.process(verb, name, "--", "true").count("is unverified") == 1
     assert "the image is unverified" in other("results", "show", name)
-    other("trust", "add", name)
+    other("images", "trust", name)
     assert "unverified" not in other.process("run", name, "--", "true")
     assert "unverified" not in other("bench", name) and measured() == "trusted"

@@ -71,7 +71,7 @@ OUTPUTS: dict[str, tuple[str, Callable[[], None]]] = {
 # Verbs that write to paths of the command line, to reprokit's own folders and workspaces, or nothing.
 OTHERS = {
     *("list", "show", "check", "fetch", "store", "config", "build", "render", "verify"),
-    *("smoke", "images", "size", "clean", "trust", "run", "shell", "exec", "notebook", "ps", "logs", "stop", "rm"),
+    *("smoke", "images", "clean", "run", "shell", "exec", "notebook", "ps", "logs", "stop", "rm"),
     *("roofline", "report", "diff", "load", "nodes", "send", "push", "pull", "help", "doctor"),
     *("explain", "completion"),
 }

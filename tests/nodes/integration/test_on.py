@@ -89,8 +89,8 @@ def test_a_command_runs_there(nodes: Cluster, name: str, tmp_path: Path):
     (home / "code.py").write_text("theirs\n")
     again = call(*on(node, name, "--", "cat", "code.py"))
     image = node.engine().image(f"reprokit/{name}:cpu")["Id"]
-    assert (again.returncode, again.stdout) == (0, "theirs\n") and f"`reprokit trust add {image}`" in again.stderr
-    assert call("trust", "add", image).returncode == 0
+    assert (again.returncode, again.stdout) == (0, "theirs\n") and f"`reprokit images trust {image}`" in again.stderr
+    assert call("images", "trust", image).returncode == 0
     again = call(*on(node, name, "--", "cat", "code.py"))
     assert (again.returncode, again.stdout, again.stderr) == (0, "theirs\n", "")
     (log,) = (tmp_path / "reprokit" / "state" / "containers").glob("*.log")
