@@ -35,7 +35,7 @@ app = typer.Typer(
 def _commit() -> str:
     """The commit of this checkout, or the one that an installed package was built from; empty if unknown.
 
-    It ends in `-dirty` where the checkout has changes of its own.
+    It ends in `-dirty` if the checkout has changes of its own.
     """
     import subprocess
 
@@ -80,7 +80,7 @@ def _root(
 
 
 def main() -> NoReturn:
-    """Run the command line and exit with a code of `errors`, or 130 where interrupted."""
+    """Run the command line and exit with a code of `errors`, or 130 if interrupted."""
     _open_closed_streams()
     # SIGTERM unwinds like Ctrl-C, so that builds, containers and partial files are cleaned up.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))

@@ -78,7 +78,7 @@ class ProgressDisplay:
 
     @property
     def width(self) -> int:
-        """The width of the terminal, 0 where there is none."""
+        """The width of the terminal, 0 if there is none."""
         return self._console.width if self._console else 0
 
     def notify(self, line: str, style: str | None = None) -> None:

@@ -169,7 +169,7 @@ def recipe_dirs() -> list[Path]:
     """The folders that are searched for recipes; the first match wins.
 
     `./recipes`, those of `$REPROKIT_RECIPES`, reprokit's own, and the recipes that came with bundles. Raises UsageError
-    where the variable names no folder.
+    if the variable names no folder.
     """
     folders = [Path.cwd() / "recipes", *_named("REPROKIT_RECIPES"), data_root() / "recipes", carried_recipes()]
     found: list[Path] = []
@@ -185,7 +185,7 @@ def is_bundled(file: Path) -> bool:
 
 
 def block_dirs() -> list[Path]:
-    """The folders of `$REPROKIT_BLOCKS`, for blocks of the user's own. Raises UsageError where one does not exist."""
+    """The folders of `$REPROKIT_BLOCKS`, for blocks of the user's own. Raises UsageError if one does not exist."""
     return _named("REPROKIT_BLOCKS")
 
 

@@ -41,7 +41,7 @@ def width(otherwise: int = _NO_TERMINAL) -> int:
 def table(columns: Row, rows: Iterable[Row], keys: int = 1, words: Collection[int] | None = None) -> None:
     """Print a table. The first `keys` columns identify a row.
 
-    `words` are the columns of words, by default all: they are left-aligned, and fold where the terminal is narrow.
+    `words` are the columns of words, by default all: they are left-aligned, and fold if the terminal is narrow.
     Where that is not enough, columns of numbers continue in a table below, and rows of words become paragraphs.
     """
     found = [tuple(escaped(text, lines=True) for text in row) for row in rows]

@@ -41,8 +41,8 @@ class Checkout(NamedTuple):
 def checkout_of(folder: Path) -> Checkout:
     """What `folder` has of the repository around it.
 
-    Nothing where there is no repository, where it has no commit, and where it tracks no file of the folder. A warning
-    where it cannot be read.
+    Nothing if there is no repository, where it has no commit, and where it tracks no file of the folder. A warning
+    if it cannot be read.
     """
     for root in (folder, *folder.parents):
         if (root / ".git").exists():
@@ -89,7 +89,7 @@ def _check_place(root: Path, own: Path, common: Path) -> None:
 
 
 def _head(own: Path, common: Path) -> str:
-    """The commit; "" on a branch that has none yet. Raises ValueError where HEAD holds neither commit nor branch."""
+    """The commit; "" on a branch that has none yet. Raises ValueError if HEAD holds neither commit nor branch."""
     head = _text(own / "HEAD")
     if _COMMIT.fullmatch(head):
         return head

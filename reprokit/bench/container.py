@@ -86,9 +86,9 @@ def container_of_run(engine: Engine, target: Target, purpose: str, options: RunO
 
 
 def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:
-    """`--gpus` for such a container: "none" where the recipe or the host has no GPU.
+    """`--gpus` for such a container: "none" if the recipe or the host has no GPU.
 
-    None means as the recipe says, without a GPU where it is optional and unavailable. Raises UsageError.
+    None means as the recipe says, without a GPU if it is optional and unavailable. Raises UsageError.
     """
     if asked is not None:
         return "none" if parse_gpus(asked).none else asked

@@ -61,7 +61,7 @@ def digest(files: dict[str, bytes]) -> str:
 def send(engine: Engine, container: str, execute: Execute, files: dict[str, bytes]) -> str:
     """Copy `files` into the container unless they are present; returns their folder, writable by its user.
 
-    Raises WorkFailed where the image has no torch, EngineError where the container refuses the files.
+    Raises WorkFailed if the image has no torch, EngineError if the container refuses the files.
     """
     folder = f"/{_HOME}/{digest(files)[:16]}"
     script = f"id -u; id -g; test -e {folder}/{_DONE} && echo present; python3 -c 'import torch' 2>&1 && echo torch"

@@ -1,4 +1,4 @@
-"""The input files of a benchmark: created or copied from locked data where missing, and identified by checksum."""
+"""The input files of a benchmark: created or copied from locked data if missing, and identified by checksum."""
 
 from __future__ import annotations
 
@@ -119,8 +119,8 @@ def locked_sums(target: Target) -> dict[str, str]:
 def place(target: Target, file: Input, fetch: Fetch) -> None:
     """Copy the data that `file` names to its path in the workspace, unless it exists there.
 
-    A copy, because programs may write into it. Raises Absent where the data is not locked, WorkFailed where its lock is
-    stale, UsageError where the path is outside the workspace, and where a program left a link or a file in the way.
+    A copy, because programs may write into it. Raises Absent if the data is not locked, WorkFailed if its lock is
+    stale, UsageError if the path is outside the workspace, and where a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
     root = workspace.locate(target.workspace, target.path)

@@ -207,7 +207,7 @@ def opened_bench(
 def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, bool | None]:
     """The target's image, and whether it is stale or drifted from its lock, None if unknown.
 
-    Raises WorkFailed where it is or may be stale, and that is not allowed.
+    Raises WorkFailed if it is or may be stale, and that is not allowed.
     """
     name = image_name(target)
     present = engine.image(name) or {}
@@ -227,7 +227,7 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
 
 
 def _refuse_stale(engine: Engine, service: Target) -> None:
-    """Raises WorkFailed where the image of a service's recipe is or may be stale."""
+    """Raises WorkFailed if the image of a service's recipe is or may be stale."""
     present = engine.image(image_name(service)) or {}
     if present and (stale := stale_image(service, labels_of(present))):
         raise _refused(stale)

@@ -24,7 +24,7 @@ OUTSIDE = "host"  # the variant of records without an image
 def read(file: Path, recipe: str) -> list[Record]:
     """The records of `file`; those from a benchmark's output have no image and no input hash.
 
-    Raises UsageError where the file cannot be read or contains neither.
+    Raises UsageError if the file cannot be read or contains neither.
     """
     try:
         with files.opened(file) as source:

@@ -26,7 +26,7 @@ def results_file(name: str) -> Path:
 
 
 def files_of(name: str | None) -> list[Path]:
-    """The file of a recipe's records, or all. Raises UsageError where there is none."""
+    """The file of a recipe's records, or all. Raises UsageError if there is none."""
     found = {file.stem: file for file in sorted(Path(lines.FOLDER).glob("*.jsonl"))}
     recipe = results_file(name).stem if name else ""
     if not found:
@@ -43,7 +43,7 @@ def groups_of(name: str | None) -> list[Group]:
 
 
 def recipes_with_results() -> list[str]:
-    """The recipes that have a file of records here. Raises UsageError where none has."""
+    """The recipes that have a file of records here. Raises UsageError if none has."""
     found = [name for name in recipe_names() if results_file(name).exists()]
     if not found:
         raise UsageError("no results yet", hint="name a recipe, or measure one with `reprokit bench NAME`")
@@ -65,7 +65,7 @@ def of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) ->
 
 
 def some(found: list[_T], *names: str | None) -> list[_T]:
-    """What was found. Raises UsageError where that is nothing."""
+    """What was found. Raises UsageError if that is nothing."""
     if not found:
         about = " ".join(filter(None, names))
         if not about:

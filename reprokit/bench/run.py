@@ -38,7 +38,7 @@ _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
 def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
     """The variant's benchmarks, or those named in `names`.
 
-    Raises UsageError for a name that it does not have, Absent where it has no benchmark at all.
+    Raises UsageError for a name that it does not have, Absent if it has no benchmark at all.
     """
     every = target.recipe.benchmarks
     mine = target.recipe.benchmarks_of(target.variant_name)
@@ -126,7 +126,7 @@ class Bench:
         rounds: Rounds = Rounds(),
         combination: Mapping[str, Any] = {},
     ) -> list[Record]:
-        """Run in `workdir` or the variant's; returns the records. Raises WorkFailed where the benchmark fails.
+        """Run in `workdir` or the variant's; returns the records. Raises WorkFailed if the benchmark fails.
 
         The values of `combination` are variables of the command and parameters of the records.
         """
@@ -219,7 +219,7 @@ class Bench:
         return 0.0
 
     def _seen(self) -> Checkout | None:
-        """The state of the workspace, None where that is unknown."""
+        """The state of the workspace, None if that is unknown."""
         found = self.checkout() if self.checkout and self.origin.dirty is not None else None
         return found if found and found.dirty is not None else None
 
@@ -268,7 +268,7 @@ def _parsed(target: Target, benchmark: Benchmark, done: Completed, where: str) -
 
 
 def together(runs: Sequence[Sequence[Measurement]]) -> list[tuple[Measurement, tuple[int, ...]]]:
-    """The measurements of several runs as one each, with the number of samples of each run, 0 where it printed none."""
+    """The measurements of several runs as one each, with the number of samples of each run, 0 if it printed none."""
     found: dict[str, list[tuple[int, Measurement]]] = {}
     for number, run in enumerate(runs):
         for each in run:
@@ -284,7 +284,7 @@ def together(runs: Sequence[Sequence[Measurement]]) -> list[tuple[Measurement, t
 
 
 def missing(repeats: Sequence[int]) -> list[str]:
-    """A reason for doubt where a case is not in every run."""
+    """A reason for doubt if a case is not in every run."""
     printed = len(repeats) - repeats.count(0)
     return [] if printed == len(repeats) else [f"only {printed} of {len(repeats)} runs printed this case"]
 

@@ -65,8 +65,8 @@ class SearchProgress(BaseModel):
 class SearchRow(BaseModel):
     """One strategy, medians over its seeds.
 
-    `needed`: measurements until it stays within 2 % of the best; None where half of the seeds do not. `reached`: how
-    many seeds do. `own_share`: the share of time outside of measuring and compiling; None where nothing was measured
+    `needed`: measurements until it stays within 2 % of the best; None if half of the seeds do not. `reached`: how
+    many seeds do. `own_share`: the share of time outside of measuring and compiling; None if nothing was measured
     anew.
     """
 

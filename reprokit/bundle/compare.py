@@ -15,7 +15,7 @@ Change = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Compared:
-    """Layers of only one image, and changed values by name, before and after, empty where there is none.
+    """Layers of only one image, and changed values by name, before and after, empty if there is none.
 
     `size` are unpacked bytes. `unknown` counts layers that both bundles exclude, whose packages are unknown.
     """

@@ -41,7 +41,7 @@ def snapshot(engine: Engine, name: str, patterns: Sequence[str]) -> Iterator[tup
     """An image of the container for as long as the block runs. Files that match `patterns` are excluded.
 
     Yields the image in the engine, its changes on the way to the bundle, and a report of its files. The container is
-    paused while the image is made. Raises UsageError where no such container.
+    paused while the image is made. Raises UsageError if no such container.
     """
     found = _container(engine, name)
     own = found["Name"].lstrip("/")

@@ -40,7 +40,7 @@ class ExportRequest:
     form: str = "rkit"
 
     def check(self, out: Path) -> None:
-        """Raises UsageError where arguments contradict each other."""
+        """Raises UsageError if arguments contradict each other."""
         if bool(self.names) == bool(self.container):
             raise UsageError("name images, or one --container", hint="see `reprokit export --help`")
         if self.exclude and not self.container:
@@ -65,7 +65,7 @@ class ExportRequest:
 def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers) -> tuple[Metadata, FilterReport]:
     """Run the export; `node_layers` gives the layers of a node's images by the node's name.
 
-    Returns what was written, and a report of a container's files. `out` stays unchanged where it fails. Raises every
+    Returns what was written, and a report of a container's files. `out` stays unchanged if it fails. Raises every
     kind of `reprokit.errors`.
     """
     with contextlib.ExitStack() as stack:

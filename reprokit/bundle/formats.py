@@ -33,14 +33,14 @@ def docker(job: ExportJob) -> Metadata:
 def folder(job: ExportJob) -> Metadata:
     """An OCI image layout as a folder, for skopeo's `oci:`, umoci and Apptainer.
 
-    Raises UsageError where the folder exists and is not empty.
+    Raises UsageError if the folder exists and is not empty.
     """
     target, partial = job.target, partial_of(job.target)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError("the target exists and is not an empty folder", str(target), "name a new folder")
     try:
         shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()  # fails where a link is: it could lead to any folder of the user's
+        partial.mkdir()  # fails if a link is: it could lead to any folder of the user's
         (partial / BLOBS).mkdir(parents=True)
         sink = BlobFolder(partial)
         found = job.read(sink)

@@ -32,7 +32,7 @@ _MOST_NAMED = 5
 
 
 def require_inputs(names: Sequence[str], store: Store) -> None:
-    """Raises UsageError where a lock is missing, SourceError where an input is missing."""
+    """Raises UsageError if a lock is missing, SourceError if an input is missing."""
     for _, lock in map(locked, names):
         inputs = {w.sha256: w for variant in lock.variants.values() for w in variant.locked_inputs()}
         missing = [w.name for w in inputs.values() if not store.path(w.sha256).exists()]
@@ -72,7 +72,7 @@ def add_inputs(
 ) -> BundledInputs:
     """Add the files and commits that the locks name; `folder` must have space for them.
 
-    For the caller to hold `store.in_use()`. Raises SourceError where an input is missing or damaged.
+    For the caller to hold `store.in_use()`. Raises SourceError if an input is missing or damaged.
     """
     chosen = [locked(name) for name in names]
     locks = [lock for _, lock in chosen]

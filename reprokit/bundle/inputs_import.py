@@ -35,7 +35,7 @@ def import_inputs(file: VerifiedBundle, inputs: BundledInputs, store: Store, fol
     """Publish files and repositories, and put the recipes into `folder`.
 
     Without a folder the recipes here are compared with the bundle's. For the caller to hold `store.in_use()`. Raises
-    UsageError where an input of a target is missing or wrong, or where `folder` has another recipe of the same name.
+    UsageError if an input of a target is missing or wrong, or if `folder` has another recipe of the same name.
     """
     where = file.bundle.where
     recipes = Recipes(inputs.recipes, file.bundle.metadata.beside, where)

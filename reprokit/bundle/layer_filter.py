@@ -61,8 +61,8 @@ def filter_layer(
     """The tar without regular files whose paths match one of `patterns`, where `*` matches slashes, too.
 
     Folders stay, and so do whiteouts, without which files of the layers below would reappear. A hard link to an
-    excluded file becomes a file of its own, whose content `fetch` gives. Raises EngineError where that file no longer
-    exists, or where the tar is damaged.
+    excluded file becomes a file of its own, whose content `fetch` gives. Raises EngineError if that file no longer
+    exists, or if the tar is damaged.
     """
     try:
         yield from _filtered(_Recording(blocks), patterns, fetch, report)

@@ -16,7 +16,7 @@ _SHELL = "/bin/sh -c "
 
 @dataclass(frozen=True)
 class LayerRow:
-    """A layer: `packed` bytes in the bundle, None where it is excluded; `size` uncompressed, None if unknown."""
+    """A layer: `packed` bytes in the bundle, None if it is excluded; `size` uncompressed, None if unknown."""
 
     diff_id: str
     packed: int | None
@@ -33,7 +33,7 @@ def rows(image: Image) -> list[LayerRow]:
 
 
 def instructions(config: bytes, count: int) -> list[str]:
-    """The Dockerfile's line of each of `count` layers; empty where the config's history does not match."""
+    """The Dockerfile's line of each of `count` layers; empty if the config's history does not match."""
     history = _value(config).get("history")
     entries = history if isinstance(history, list) else []
     made = [_plain(e) for e in entries if isinstance(e, dict) and not e.get("empty_layer")]

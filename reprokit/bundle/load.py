@@ -44,9 +44,9 @@ def checked(paths: Sequence[Path], stack: ExitStack) -> list[VerifiedBundle]:
 
 
 def signer(bundle: Bundle, allowed: Path | None) -> str:
-    """The signer of a bundle, empty where it is not signed.
+    """The signer of a bundle, empty if it is not signed.
 
-    Raises WorkFailed where the signature belongs to other content, or to none of the `allowed` keys.
+    Raises WorkFailed if the signature belongs to other content, or to none of the `allowed` keys.
     """
     if SIGNATURE not in bundle.signed:
         if allowed:
@@ -98,11 +98,11 @@ def load(
     """Load the images of bundles into an engine, in order; each gets its name when it is complete.
 
     `force` loads images that this host cannot run, `replace` moves existing names. `trusted_by` is the reason to trust
-    the images, empty where they are unverified.
+    the images, empty if they are unverified.
 
-    Raises UsageError where neither the bundles nor the engine have a layer, or where a name belongs to another image
-    and the user does not agree to move it; EngineError where the disk is too small or the engine fails; WorkFailed
-    where this host cannot run an image, without `force`.
+    Raises UsageError if neither the bundles nor the engine have a layer, or if a name belongs to another image
+    and the user does not agree to move it; EngineError if the disk is too small or the engine fails; WorkFailed
+    if this host cannot run an image, without `force`.
     """
     gpus = engine.host.gpus()
     for described in (each for file in files for each in file.bundle.metadata.images):

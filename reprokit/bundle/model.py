@@ -61,7 +61,7 @@ class Part(Model):
 
 
 class RecipeText(Model):
-    """A recipe's file and its lock; the lock is empty where it does not belong to the image."""
+    """A recipe's file and its lock; the lock is empty if it does not belong to the image."""
 
     name: f.RecipeName
     recipe: str

@@ -24,7 +24,7 @@ _WHITEOUT = ".wh."
 def packages(image: Image, bundles: Sequence[Bundle]) -> dict[str, str]:
     """The versions of `dpkg:NAME` and `python:NAME` in the layers that one of the bundles has.
 
-    Raises UsageError where a layer is not a tar, or where the layers exceed a limit.
+    Raises UsageError if a layer is not a tar, or if the layers exceed a limit.
     """
     removed: dict[str, int] = {}
     found: dict[str, tuple[int, bytes]] = {}
@@ -114,5 +114,5 @@ def _dpkg(status: bytes) -> Iterator[tuple[str, str]]:
 
 
 def differences(old: dict[str, str], new: dict[str, str]) -> list[tuple[str, str, str]]:
-    """The differing names with their values before and after, empty where there is none."""
+    """The differing names with their values before and after, empty if there is none."""
     return [(n, old.get(n, ""), new.get(n, "")) for n in sorted({*old, *new}) if old.get(n, "") != new.get(n, "")]

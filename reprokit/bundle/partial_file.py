@@ -24,7 +24,7 @@ def partial_of(target: Path) -> Path:
 def claimed(partial: Path) -> IO[bytes]:
     """Open and lock the partial file, which a killed process may have begun.
 
-    Raises OSError, also where it is a link, which could lead to any file of the user's.
+    Raises OSError, also if it is a link, which could lead to any file of the user's.
     """
     while True:
         file = os.fdopen(os.open(partial, _FLAGS, 0o666), "r+b")

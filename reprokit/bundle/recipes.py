@@ -33,7 +33,7 @@ MOST_BESIDE = 6 << 20
 def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
     """The files that the variants of a recipe name.
 
-    Raises UsageError where a file of the variants `required` cannot be read or carried; other variants may lack theirs.
+    Raises UsageError if a file of the variants `required` cannot be read or carried; other variants may lack theirs.
     """
     loaded = load_file(recipe)
     found: dict[str, BesideFile] = {}
@@ -50,7 +50,7 @@ def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
 def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str]) -> tuple[BesideFile, ...]:
     """The files beside the recipes of images with these labels, and of `inputs` (`NAME[:VARIANT]`).
 
-    Of an image they may be missing, with a notice. Raises UsageError as `collected`, or where they are too large.
+    Of an image they may be missing, with a notice. Raises UsageError as `collected`, or if they are too large.
     """
     known = recipe_files()
     required: dict[Path, set[str]] = {}
@@ -91,7 +91,7 @@ def home(folder: Path, name: str, beside: bool) -> Path:
 class Recipes:
     """The recipes of a bundle; `files` are their contents by recipe, and by path below the recipe's folder.
 
-    Raises UsageError where a recipe or a lock is not valid, or a file beside a recipe is not one that the recipe names.
+    Raises UsageError if a recipe or a lock is not valid, or a file beside a recipe is not one that the recipe names.
     `where` is the bundle.
     """
 
@@ -109,7 +109,7 @@ class Recipes:
                 found[name] = each.lock.encode()
 
     def refuse_others_in(self, folder: Path) -> None:
-        """Raises UsageError where the folder has a file of the same name with other content."""
+        """Raises UsageError if the folder has a file of the same name with other content."""
         for name, found in self.files.items():
             place = self.home(folder, name)
             for path, content in found.items():
@@ -186,7 +186,7 @@ def _differs(path: Path, content: bytes) -> bool:
 
 
 def of_images(metadata: Metadata, where: str) -> dict[str, Recipes]:
-    """The recipes of a bundle's images, by name. Raises UsageError where one is not valid."""
+    """The recipes of a bundle's images, by name. Raises UsageError if one is not valid."""
     found: dict[str, Recipes] = {}
     for image in metadata.images:
         if image.recipe and image.recipe_text and image.recipe not in found:

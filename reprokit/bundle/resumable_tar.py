@@ -73,7 +73,7 @@ class ResumableTar:
     def end(self) -> None:
         """Write the end mark and sync the file.
 
-        Raises SourceError where the headers in the file are no longer those of the entries.
+        Raises SourceError if the headers in the file are no longer those of the entries.
         """
         self.file.seek(self._end)
         self.file.write(END)

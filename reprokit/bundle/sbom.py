@@ -46,7 +46,7 @@ def sbom(recipe: str, variant: str, lock: VariantLock) -> bytes:
 
 
 def of_image(image: ImageMetadata) -> bytes:
-    """The SBOM of an image in a bundle, from its lock. Raises UsageError where the bundle has no lock of it."""
+    """The SBOM of an image in a bundle, from its lock. Raises UsageError if the bundle has no lock of it."""
     lock = (
         lock_file.parse(image.lock_text, image.name, image.recipe).variants.get(image.variant)
         if image.lock_text

@@ -58,7 +58,7 @@ def services_left_out(labels: Iterable[str], images: Iterable[str], store: bool)
 
 
 def describe(image: Image, labels: Mapping[str, str]) -> ImageMetadata:
-    """The image in `reprokit.json`: what its labels say, with the recipe and the lock where they are here."""
+    """The image in `reprokit.json`: what its labels say, with the recipe and the lock if they are here."""
     found = ImageLabels.read(labels)
     recipe_text, lock_text = _texts(found.recipe, found.variant, found.lock) if found.recipe else ("", "")
     return ImageMetadata(

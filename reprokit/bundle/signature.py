@@ -25,7 +25,7 @@ def statement(index: bytes, metadata: bytes) -> bytes:
 def sign(text: bytes, key: Path) -> bytes:
     """The armored signature by a private key, or by a public key whose private one an ssh agent has.
 
-    Raises UsageError where the key cannot sign, EngineError without ssh-keygen.
+    Raises UsageError if the key cannot sign, EngineError without ssh-keygen.
     """
     answer = _ssh_keygen(["-Y", "sign", "-n", NAMESPACE, "-f", str(key)], text)
     if answer.returncode or not answer.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
@@ -38,7 +38,7 @@ def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> str:
     """Verify a signature; returns the key's fingerprint, with its owner's name if `allowed` has one.
 
     `allowed` is a file of allowed signers (ssh-keygen(1)), or a public key; without it any key is accepted, for the
-    user to judge. Raises WorkFailed where the signature does not match the text or an allowed key, EngineError without
+    user to judge. Raises WorkFailed if the signature does not match the text or an allowed key, EngineError without
     ssh-keygen.
     """
     with tempfile.TemporaryDirectory() as folder:

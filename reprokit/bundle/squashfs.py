@@ -43,7 +43,7 @@ _DAY_S = 86400
 
 
 def write(job: ExportJob) -> Metadata:
-    """Write the only image of the job. Raises EngineError where sqfstar is missing or fails."""
+    """Write the only image of the job. Raises EngineError if sqfstar is missing or fails."""
     (one,), engine = job.images, job.engine
     assert engine
     described = (engine.image(one.name) or {}).get("Config") or {}

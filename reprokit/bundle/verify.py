@@ -38,7 +38,7 @@ class VerifiedBundle:
     sizes: dict[str, int]
 
     def blocks(self, diff_id: str, plain: bool, count: Callable[[int], None]) -> Iterator[bytes]:
-        """Raises UsageError where the bundle has changed since it was verified."""
+        """Raises UsageError if the bundle has changed since it was verified."""
         member = self.bundle.member(self.bundle.layers[diff_id].descriptor.digest)
         raw = Reader(self.bundle, member, seen=count)
         size = self.sizes[diff_id] if plain else member.size
@@ -102,7 +102,7 @@ def unpacked(raw: Reader) -> zstandard.ZstdDecompressionReader:
 def blocks(raw: Reader) -> Iterator[bytes]:
     """The uncompressed content of a blob that may not have been verified.
 
-    Raises zstandard's error, UsageError where it unpacks to suspiciously much.
+    Raises zstandard's error, UsageError if it unpacks to suspiciously much.
     """
     content, size = unpacked(raw), 0
     while block := content.read(BLOCK):

@@ -47,7 +47,7 @@ _MOST_NAMES = 16 << 20
 
 
 def workspace_of(recipe: str) -> tuple[str, Path]:
-    """Name and folder of a recipe's workspace. Raises UsageError where it does not exist."""
+    """Name and folder of a recipe's workspace. Raises UsageError if it does not exist."""
     found = target(recipe)
     name, folder = found.workspace, workspace.locate(found.workspace, found.path)
     if not folder.is_dir():
@@ -56,7 +56,7 @@ def workspace_of(recipe: str) -> tuple[str, Path]:
 
 
 def add_workspace(tar: ResumableTar, recipe: str) -> Part:
-    """Add the workspace of a recipe, without owners. Raises UsageError where there is none."""
+    """Add the workspace of a recipe, without owners. Raises UsageError if there is none."""
     name, folder = workspace_of(recipe)
     path, hashed = part_path("workspace", name), Hashed(tar.write)
     with tar.begin():
@@ -71,7 +71,7 @@ def add_workspace(tar: ResumableTar, recipe: str) -> Part:
 def workspaces(bundle: Bundle, yes: bool) -> Iterator[Callable[[], list[str]]]:
     """Unpack the workspaces; calling the result moves them to their places and returns lines on it.
 
-    Raises UsageError where one is not a tar of regular files, folders and links, or where they are large and not `yes`.
+    Raises UsageError if one is not a tar of regular files, folders and links, or if they are large and not `yes`.
     """
     new: dict[Path, Part] = {}
     for part in bundle.metadata.parts:
@@ -150,7 +150,7 @@ def _allowed(bundle: Bundle, new: Mapping[Path, Part]) -> bool:
 
 
 def _members(bundle: Bundle, part: Part, total: _Total) -> Iterator[tuple[Stream, tarfile.TarInfo]]:
-    """The entries of a workspace's tar. Raises UsageError where it is damaged or has changed, _TooMuch."""
+    """The entries of a workspace's tar. Raises UsageError if it is damaged or has changed, _TooMuch."""
     raw = Reader(bundle, bundle.members[part.path], part.digest)
     stream = Stream(blocks(raw))
     names = 0

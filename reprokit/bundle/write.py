@@ -45,7 +45,7 @@ class ExportJob:
     """The images to write to `target`, without the layers of `without`.
 
     Beside images a bundle has the workspaces and the locked inputs of these recipes, and a signature by `key`. `engine`
-    may be None where there are neither images nor bases from a registry.
+    may be None if there are neither images nor bases from a registry.
     """
 
     engine: Engine | None
@@ -88,7 +88,7 @@ class ExportJob:
 def write(job: ExportJob) -> Metadata:
     """Write a bundle, completely or not at all. An interrupted attempt at the same file is resumed.
 
-    Equal inputs without images give equal bytes. Raises UsageError, EngineError, and SourceError where there is no
+    Equal inputs without images give equal bytes. Raises UsageError, EngineError, and SourceError if there is no
     space.
     """
     target, store = job.target, job.store
@@ -127,7 +127,7 @@ def write(job: ExportJob) -> Metadata:
 
 
 def require_all(images: Sequence[Image], entries: Mapping[str, int]) -> None:
-    """Raises SourceError where the entries lack a blob that an image names, or it has another size."""
+    """Raises SourceError if the entries lack a blob that an image names, or it has another size."""
     for image in images:
         for blob in [image.config_descriptor, *(layer.blob for layer in image.layers if layer.blob)]:
             if entries.get(blob_path(blob.digest)) != blob.size:

@@ -34,7 +34,7 @@ def diff(
     """Compare two bundles, two images or two locks.
 
     Of bundles it compares images of the same name, or the only image of each: layers, files, pins, packages, settings,
-    sizes. Exit code 1 where they differ.
+    sizes. Exit code 1 if they differ.
     """
     from reprokit.supply.lock.file import SUFFIX
 

@@ -48,7 +48,7 @@ def doctor(
 ) -> None:
     """Look at this machine or a node: engine, GPUs, memory, disk, network; name faults and remedies.
 
-    It ends within 10 seconds, whatever hangs. Exit code 1 where a finding is an error, 4 where the node is down.
+    It ends within 10 seconds, whatever hangs. Exit code 1 if a finding is an error, 4 if the node is down.
     """
     from reprokit import consent
     from reprokit.display import notify

@@ -31,7 +31,7 @@ def nodes(
     """List the nodes: reachable or not, engine, GPUs, free space, images of recipes.
 
     Asks all nodes at once. The note after an image says how it differs from the recipe and lock here. A node that is
-    down is no failure; exit code 4 where none answers.
+    down is no failure; exit code 4 if none answers.
     """
     from reprokit import config
     from reprokit.display import status

@@ -55,8 +55,8 @@ def ps(
 def _rows(engine: Engine, every: bool) -> list[dict[str, Any]]:
     """One mapping a container, of the caller or of `every` user.
 
-    `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None where
-    the image was removed, or where the recipe, or a file that this names, is not here.
+    `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None if
+    the image was removed, or if the recipe, or a file that this names, is not here.
     """
     from reprokit.container import names, services
     from reprokit.container.lifecycle import staleness

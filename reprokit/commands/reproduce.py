@@ -32,9 +32,9 @@ def reproduce(
 ) -> None:
     """Check, lock, fetch, build, smoke, bench, claims and report in one command.
 
-    Continues at the step that failed before. Begins anew where recipe, lock, image, workspace, machine or --repeat have
+    Continues at the step that failed before. Begins anew if recipe, lock, image, workspace, machine or --repeat have
     changed, or the variant's results are gone.
-    What this machine cannot do is skipped with its reason; exit code 3 or 4 where nothing could run in the image. A
+    What this machine cannot do is skipped with its reason; exit code 3 or 4 if nothing could run in the image. A
     report is written in any case.
     """
     from reprokit.bench.report import write

@@ -68,7 +68,7 @@ def list_(name: _Name = None, as_json: options.Json = False) -> None:
 def show(
     name: _Name = None, benchmarks: _Benchmarks = None, records: _Records = None, as_json: options.Json = False
 ) -> None:
-    """Show medians, pooled where the conditions are the same, beside the paper's figures."""
+    """Show medians, pooled if the conditions are the same, beside the paper's figures."""
     from reprokit.display import notify
     from reprokit.tables import show_tables
 
@@ -95,7 +95,7 @@ def compare(
 ) -> None:
     """Compare two sets of results, case by case: the ratio of the medians with its 95 % interval, and a test.
 
-    Exit code 1 where a case of both sets differs, 0 where none does.
+    Exit code 1 if a case of both sets differs, 0 if none does.
     """
     from reprokit.display import notify
     from reprokit.results import comparison
@@ -140,7 +140,7 @@ def claims(
 ) -> None:
     """Judge the papers' claims by the results: reproduced or not, not comparable, not measured.
 
-    Exit code 1 where a claim is not reproduced.
+    Exit code 1 if a claim is not reproduced.
     """
     from reprokit.bench.records import recipes_with_results
     from reprokit.compat.facts import bundled

@@ -30,9 +30,9 @@ def smoke(
 ) -> None:
     """Check, build and try recipes, for CI.
 
-    Prints one line a variant: pass, fail or skip, seconds, and the reason. What needs a GPU is skipped where there is
-    none; a historic variant is tried only where it is named itself. Each runs in a fresh container, and one that fails
-    stops no other. Exit code 3 where nothing could run at all. With --on they are tried on another machine, which
+    Prints one line a variant: pass, fail or skip, seconds, and the reason. What needs a GPU is skipped if there is
+    none; a historic variant is tried only if it is named itself. Each runs in a fresh container, and one that fails
+    stops no other. Exit code 3 if nothing could run at all. With --on they are tried on another machine, which
     needs Docker and the images, but no reprokit.
     """
     chosen = find.current_targets(names) if names else None

@@ -131,7 +131,7 @@ def _nodes(names: Sequence[str], where: str) -> list[Node]:
 
 
 def _image_of(runner: str | None, image: str) -> Callable[[Target], str]:
-    """The digest of the image that the cluster runs for a target, "" where `reprokit bench` chooses it."""
+    """The digest of the image that the cluster runs for a target, "" if `reprokit bench` chooses it."""
     from reprokit.sweep.slurm_array import image_digest
 
     return image_digest if runner == "slurm" else lambda target: image.partition("@")[2]

@@ -20,7 +20,7 @@ FOLDER = Path(__file__).parent / "facts"
 
 
 class Facts:
-    """Each attribute raises pydantic's ValidationError where its file does not follow the schema."""
+    """Each attribute raises pydantic's ValidationError if its file does not follow the schema."""
 
     apis: dict[str, dict[str, schema.Api]]
     clashes: tuple[Clash, ...]
@@ -72,7 +72,7 @@ class Facts:
         return self.derived(f"package {name}", lambda _: PackageFacts.model_validate(read(f"requires/{name}", {})))
 
     def cite(self, source: str) -> str:
-        """The citation behind an id of sources.yaml; the id itself where it has none."""
+        """The citation behind an id of sources.yaml; the id itself if it has none."""
         return self.sources.get(source, source)
 
 

@@ -8,7 +8,7 @@ from reprokit.compat.schema import Fact, Texts
 
 
 class CudaImage(Fact):
-    """The tags of nvidia/cuda for one release. `cudnn_tag` is how tags name cuDNN, None where none has it."""
+    """The tags of nvidia/cuda for one release. `cudnn_tag` is how tags name cuDNN, None if none has it."""
 
     ubuntu: Texts
     ubuntu_without_cudnn: Texts = ()

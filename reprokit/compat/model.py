@@ -71,7 +71,7 @@ class ResolvedVersion:
     """A version that is no pin. `origin` says where it comes from: `locked by recipes/x.lock.yaml`.
 
     If `matched`, a package manager that knows every build has matched it with the others of its kind, as conda does. If
-    `built`, it is built from its sdist where it has no wheel.
+    `built`, it is built from its sdist if it has no wheel.
     """
 
     version: str

@@ -28,7 +28,7 @@ class DevicePeaks:
 
 
 def peaks_of(facts: Facts, name: str) -> DevicePeaks | None:
-    """The peaks of a GPU by any of its names, such as `Tesla V100-SXM2-16GB`; None where no data sheet is known."""
+    """The peaks of a GPU by any of its names, such as `Tesla V100-SXM2-16GB`; None if no data sheet is known."""
     try:
         gpu = None if _OTHER_CLOCKS.search(name) else parse_gpu(facts, name)
     except UsageError:

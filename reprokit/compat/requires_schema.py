@@ -29,7 +29,7 @@ class PackageWheels(Span):
 
 
 class PackageFacts(Fact):
-    """A package. `versions`: its releases, separated by blanks; none where another file of facts has them.
+    """A package. `versions`: its releases, separated by blanks; none if another file of facts has them.
 
     `cuda`: the versions of CUDA whose libraries its wheels load.
     """

@@ -60,7 +60,7 @@ def combination_rule(
     """Make a rule of a function that judges one combination of releases: `judge(view, *releases)`.
 
     Its first verdict counts. `of` names what is combined (see `View.sides`), separated by blanks. The rule is silent
-    where the stack has no such pin or no fact knows its version. `changes` are the pins among `of` unless given.
+    if the stack has no such pin or no fact knows its version. `changes` are the pins among `of` unless given.
     """
 
     def made(judge: Callable[..., Iterator[Verdict]]) -> CompatRule:
@@ -102,7 +102,7 @@ def info(reason: str, sources: Iterable[str] = ()) -> Verdict:
 def needs(
     what: str, other: str, least: str | None, version: str, sources: Iterable[str], doubtful: bool = False
 ) -> Iterator[Verdict]:
-    """The error that `what` needs at least this version of `other`; a warning where the fact is doubtful."""
+    """The error that `what` needs at least this version of `other`; a warning if the fact is doubtful."""
     if older(version, least):
         judged = doubt if doubtful else error
         yield judged(f"{what} needs {other} {least} or later, not {version}", sources)

@@ -48,7 +48,7 @@ def rows_for(rows: Iterable[_AnySpan], version: str) -> Iterator[_AnySpan]:
 
 
 class Needs(Span):
-    """What a range of releases needs of other software; empty where nothing is known."""
+    """What a range of releases needs of other software; empty if nothing is known."""
 
     cuda_min: str = ""
     cuda_below: str = ""

@@ -24,7 +24,7 @@ def archives() -> tuple[str, ...]:
 
 
 def archive_of(url: str) -> tuple[str, str] | None:
-    """The archive and the path in it of a file that apt asks for, None where the archive has no name.
+    """The archive and the path in it of a file that apt asks for, None if the archive has no name.
 
     `http://any.host/pub/debian/pool/main/c/x.deb` is `("debian", "pool/main/c/x.deb")`, and so is the same file in a
     dated snapshot.

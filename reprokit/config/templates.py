@@ -32,7 +32,7 @@ def mirror(kind: str) -> Any:
 
 
 def check(kind: str, text: str) -> str:
-    """The template itself. Raises ValueError where it is no address or has a placeholder of another kind."""
+    """The template itself. Raises ValueError if it is no address or has a placeholder of another kind."""
     scheme, found, _ = text.partition("://")
     if not found or scheme not in _SCHEMES:
         raise ValueError(f"{text!r} is not an address; write https://..., http://... or file:///...")
@@ -68,7 +68,7 @@ def _apt(value: Any) -> str:
 
 
 def split_archive(text: str) -> tuple[str, str]:
-    """`ARCHIVE=TEMPLATE` as both; the archive is empty where the template is for all."""
+    """`ARCHIVE=TEMPLATE` as both; the archive is empty if the template is for all."""
     found = re.fullmatch(r"([\w-]+)=(.+)", text)
     return (found[1], found[2]) if found else ("", text)
 
@@ -83,7 +83,7 @@ def _registry(value: Any) -> Any:
 
 
 def fill(template: str, fields: Mapping[str, str]) -> str | None:
-    """The address; None where a field is missing or empty, or would lead out of its folder."""
+    """The address; None if a field is missing or empty, or would lead out of its folder."""
     names = re.findall(r"\{(\w+)\}", template)
     if any(not fields.get(name) or _leads_out(fields[name]) for name in names):
         return None

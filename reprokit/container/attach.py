@@ -221,7 +221,7 @@ def _code_of_ended(engine: Engine, exec_id: str) -> int | None:
 def _end(engine: Engine, container: str, exec_id: str, signals: _Signals, wait: Callable[[float], None]) -> None:
     """End a command and what it started. If it still runs after its signals, stop the container.
 
-    Does nothing where the engine no longer answers.
+    Does nothing if the engine no longer answers.
     """
     with contextlib.suppress(EngineError, TimedOut):
         signals.send(wait)
@@ -243,7 +243,7 @@ class _Signals:
         """As by Ctrl-C, then by SIGTERM, then by SIGKILL, until no process is left.
 
         `wait(seconds)` returns when the command itself has ended, or after that time. A second interrupt kills at once.
-        Raises TimedOut where the image's shell does not end.
+        Raises TimedOut if the image's shell does not end.
         """
         try:
             if self._signal("INT", 2):

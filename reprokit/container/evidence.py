@@ -96,7 +96,7 @@ class Evidence:
                 )
 
     def _listening(self) -> Mapping[int, set[str]] | None:
-        """The addresses in hex that the container's processes listen on, by port; None where that is not known."""
+        """The addresses in hex that the container's processes listen on, by port; None if that is not known."""
         pid = (self._described.get("State") or {}).get("Pid")
         found: dict[int, set[str]] = {}
         for table in ("tcp", "tcp6"):

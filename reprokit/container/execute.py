@@ -19,7 +19,7 @@ NOT_STARTED = "OCI runtime exec failed: "
 
 @dataclass(frozen=True)
 class Completed:
-    """Bytes of the output that are not UTF-8 are replaced. `facts` say what left no text where the command failed.
+    """Bytes of the output that are not UTF-8 are replaced. `facts` say what left no text if the command failed.
 
     The exit code of a command that ran out of time is 124, as that of timeout(1).
     """
@@ -46,7 +46,7 @@ def execute(
     """Run `argv` with no input, to its end, or for `timeout` seconds: then it is ended as by an interrupt.
 
     `on_output(stream, text)` gets "stdout" or "stderr" and text as it arrives, from another thread. An interrupt ends
-    the command and is raised again. A command that could not be started has exit code 126, or 127 where it does not
+    the command and is raised again. A command that could not be started has exit code 126, or 127 if it does not
     exist, and the reason in `stderr`. Raises EngineError, and WorkFailed for more output than limits.COMMAND_OUTPUT.
     """
     captured = [_Captured(container, "stdout", on_output), _Captured(container, "stderr", on_output)]

@@ -64,9 +64,9 @@ class Rung:
 
 
 def ladder(request: GpuRequest, cdi_devices: tuple[str, ...]) -> list[Rung]:
-    """The ways to try, best first: CDI where the engine has it, then the NVIDIA runtime's hook.
+    """The ways to try, best first: CDI if the engine has it, then the NVIDIA runtime's hook.
 
-    The hook is tried even where the engine lists no runtime: Engine 20.10 accepts the `gpu` capability when it found
+    The hook is tried even if the engine lists no runtime: Engine 20.10 accepts the `gpu` capability when it found
     `nvidia-container-runtime-hook` on its PATH at start, and does not report that. Raises UsageError for a device that
     CDI does not know.
     """

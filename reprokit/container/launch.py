@@ -61,12 +61,12 @@ def create_body(
 ) -> dict[str, Any]:
     """The body of the Engine API's create call; `mounts` are those of `settings` as the engine names them.
 
-    No container is privileged. It shares the host's network where the user asks for that, and the host's user ids on
+    No container is privileged. It shares the host's network if the user asks for that, and the host's user ids on
     engines that shift ids.
     """
     env = dict(start.env)
     if rung.name == "none":
-        # CUDA images set this to `all`, which takes effect where NVIDIA's runtime is the engine's default.
+        # CUDA images set this to `all`, which takes effect if NVIDIA's runtime is the engine's default.
         env["NVIDIA_VISIBLE_DEVICES"] = "void"
     elif env.get("NVIDIA_VISIBLE_DEVICES") == "void":
         del env["NVIDIA_VISIBLE_DEVICES"]
@@ -120,7 +120,7 @@ def create_body(
 def launch(engine: Engine, start: Start, settings: ContainerSettings, gpu_optional: bool) -> ContainerSettings:
     """Create and start; returns the settings with the rung that provided the GPUs.
 
-    With `gpu_optional` the container is started without GPUs where the engine provides none. Raises EngineError,
+    With `gpu_optional` the container is started without GPUs if the engine provides none. Raises EngineError,
     UsageError.
     """
     if gpu_optional:
@@ -163,7 +163,7 @@ def launch(engine: Engine, start: Start, settings: ContainerSettings, gpu_option
 
 
 def _require_fit(engine: Engine, start: Start) -> None:
-    """Report what the driver or the GPUs lack for the image. Raises GpuRefused where the driver is too old."""
+    """Report what the driver or the GPUs lack for the image. Raises GpuRefused if the driver is too old."""
     from reprokit.host.fit import image_findings, in_words
 
     gpus = engine.host.gpus()
@@ -179,7 +179,7 @@ def _require_fit(engine: Engine, start: Start) -> None:
 
 
 def built_image(engine: Engine, target: Target) -> dict[str, Any]:
-    """Inspect the target's image. Raises UsageError where it has not been built."""
+    """Inspect the target's image. Raises UsageError if it has not been built."""
     image = engine.image(image_name(target))
     if image is None:
         if node := engine.host.name:

@@ -190,7 +190,7 @@ def _remove(engine: Engine, name: str) -> None:
 
 
 def check_options(engine: Engine, options: RunOptions) -> None:
-    """Raises UsageError where a mount's source is missing, a network is, or two options contradict each other."""
+    """Raises UsageError if a mount's source is missing, a network is, or two options contradict each other."""
     for mount in options.mounts:
         engine.host.require_source(mount)
     if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
@@ -276,7 +276,7 @@ def _recipe_ports(engine: Engine, target: Target, options: RunOptions) -> tuple[
 
 
 def free_port(engine: Engine, start: int, used: Collection[int] = ()) -> int:
-    """The first port of the host from `start` on that is free. Raises UsageError where there is none."""
+    """The first port of the host from `start` on that is free. Raises UsageError if there is none."""
     found = next((n for n in range(start, 65536) if n not in used and engine.host.port_is_free(n)), None)
     if found is None:
         raise UsageError(f"no port from {start} on is free", hint="choose one with -p")

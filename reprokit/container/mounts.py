@@ -35,7 +35,7 @@ def links_of(target: Target, mounts: Iterable[BindMount]) -> dict[str, str]:
 
 
 def require_no_link(name: str, target: Target, old: tuple[BindMount, ...], new: tuple[BindMount, ...]) -> None:
-    """Raises UsageError where a new mount would be at one of the recipe's links, through which engines mount."""
+    """Raises UsageError if a new mount would be at one of the recipe's links, through which engines mount."""
     links = links_of(target, old)
     for mount in new:
         if mount not in old and mount.target in links:
@@ -46,7 +46,7 @@ def require_no_link(name: str, target: Target, old: tuple[BindMount, ...], new: 
 
 
 def require_apart(mounts: Iterable[BindMount], others: Iterable[tuple[str, BindMount]]) -> None:
-    """Raises UsageError where a container could replace the source of a mount by a link.
+    """Raises UsageError if a container could replace the source of a mount by a link.
 
     `mounts` are those of the new container, `others` those of the user's other containers with their names.
     """
@@ -65,7 +65,7 @@ def require_apart(mounts: Iterable[BindMount], others: Iterable[tuple[str, BindM
 
 
 def as_engine_paths(engine: Engine, mounts: Iterable[BindMount]) -> tuple[BindMount, ...]:
-    """`mounts` with their sources as the engine names them. Raises EngineError where it cannot see a source.
+    """`mounts` with their sources as the engine names them. Raises EngineError if it cannot see a source.
 
     The engine may run outside the user's own container, or on another machine.
     """

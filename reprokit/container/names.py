@@ -30,14 +30,14 @@ SETTINGS = "reprokit.settings"
 
 @dataclass(frozen=True)
 class ContainerOrigin:
-    """What a container belongs to besides its recipe and variant: real paths, "" where unknown."""
+    """What a container belongs to besides its recipe and variant: real paths, "" if unknown."""
 
     workspace: str
     recipe_file: str
 
     @classmethod
     def of(cls, engine: Engine, target: Target) -> ContainerOrigin:
-        """Raises UsageError where the workspace is behind a link."""
+        """Raises UsageError if the workspace is behind a link."""
         return cls(engine.host.workspace_path(target), str(target.path))
 
     def made(self, settings: ContainerSettings) -> bool:
@@ -79,7 +79,7 @@ class RecipeContainer:
 
 
 def container_name(recipe: str, variant: str, origin: ContainerOrigin, uid: int) -> str:
-    """The name of a recipe's container where none is chosen: another one for each checkout and user."""
+    """The name of a recipe's container if none is chosen: another one for each checkout and user."""
     of = mark(recipe, variant, origin.workspace, origin.recipe_file, str(uid))
     return f"{prefix(recipe, variant)}-{of}"
 
@@ -133,7 +133,7 @@ def checkout(settings: ContainerSettings) -> str:
 
 
 def target_of(container: RecipeContainer) -> Target | None:
-    """The recipe that a container is of, from its own checkout; None where that is not known or no longer there."""
+    """The recipe that a container is of, from its own checkout; None if that is not known or no longer there."""
     try:
         file = Path(container.settings.recipe_file)
         target = Target(load_file(file), container.variant, file)
@@ -178,7 +178,7 @@ def find(
     """The caller's container named `text`, or that of the recipe or `recipe:variant` of this name.
 
     `origin` is what the recipe's name means here: containers of another checkout are then chosen by their own names
-    only. Of several variants it is the only one that runs, or else `default`. Raises UsageError where there is none or
+    only. Of several variants it is the only one that runs, or else `default`. Raises UsageError if there is none or
     no such choice; it says where the only match belongs to another user.
     """
     everyone = list(containers)

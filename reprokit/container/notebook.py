@@ -161,7 +161,7 @@ class Python(BaseModel):
 
 
 def probe(engine: Engine, container: str) -> Python:
-    """Raises WorkFailed where the container has no working python3."""
+    """Raises WorkFailed if the container has no working python3."""
     answer = execute(engine, container, ["python3", "-c", _PROBE], logged=False)
     if answer.exit_code:
         raise WorkFailed("Jupyter needs python3 in the image", container, "add the block `python` to the recipe")
@@ -170,7 +170,7 @@ def probe(engine: Engine, container: str) -> Python:
 
 
 def install(engine: Engine, container: str, python: Python) -> None:
-    """Install Jupyter into the container. Raises SourceError where it cannot be fetched.
+    """Install Jupyter into the container. Raises SourceError if it cannot be fetched.
 
     A .pth file puts its folder last on Python's path, so that no dependency of Jupyter shadows a pinned package. The
     host fetches the wheels, so that the container needs neither network nor pip.

@@ -58,7 +58,7 @@ def port(text: str) -> Port:
 
 
 def utf8(text: str, what: str) -> str:
-    """`text`. Raises UsageError where it is not valid UTF-8: the engine's API is JSON, which cannot have such bytes."""
+    """`text`. Raises UsageError if it is not valid UTF-8: the engine's API is JSON, which cannot have such bytes."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -67,7 +67,7 @@ def utf8(text: str, what: str) -> str:
 
 
 def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
-    """`K=V`, or `K` with the caller's value (as in docker, ignored where the caller has none). Raises UsageError."""
+    """`K=V`, or `K` with the caller's value (as in docker, ignored if the caller has none). Raises UsageError."""
     found: dict[str, str] = {}
     for text in texts:
         name, given, value = text.partition("=")

@@ -29,7 +29,7 @@ PROGRAM = "/.reprokit-idle"
 def prepare(engine: Engine, container: str, caller: Caller, who: Identity, links: Mapping[str, str]) -> None:
     """Prepare a container that has never started; `links` maps paths in it to the targets of symbolic links.
 
-    Raises UsageError where files of the image are in the way.
+    Raises UsageError if files of the image are in the way.
     """
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w") as tar:
@@ -51,7 +51,7 @@ def put_program(engine: Engine, container: str) -> None:
 
 @dataclass(frozen=True)
 class Etc:
-    """A container's passwd and group, "" where missing; `owned`: only root can change /etc/group."""
+    """A container's passwd and group, "" if missing; `owned`: only root can change /etc/group."""
 
     passwd: str = ""
     group: str = ""
@@ -59,7 +59,7 @@ class Etc:
 
 
 def read_etc(engine: Engine, container: str) -> Etc:
-    """Read both files. Raises UsageError where /etc is a link or a file exceeds its limit."""
+    """Read both files. Raises UsageError if /etc is a link or a file exceeds its limit."""
     found: dict[str, str] = {}
     owned = False
     with engine.archive(container, "/etc") as blocks:
@@ -105,7 +105,7 @@ def _add_account(tar: tarfile.TarFile, engine: Engine, container: str, caller: C
 
 
 def _require_own_groups(engine: Engine, container: str, etc: Etc, groups: Sequence[str]) -> None:
-    """Raises UsageError where the image could give its processes groups of the host that are not the user's.
+    """Raises UsageError if the image could give its processes groups of the host that are not the user's.
 
     At each command the engine looks up the groups in /etc/group, where a number may be the name of another group.
     """
@@ -148,7 +148,7 @@ def _in_the_way(container: str, path: str, place: str) -> UsageError:
 
 
 def _first(engine: Engine, container: str, path: str, count: int) -> list[tarfile.TarInfo]:
-    """The first entries of a folder or file in the container, including itself; none where it is missing."""
+    """The first entries of a folder or file in the container, including itself; none if it is missing."""
     with engine.archive(container, path) as blocks:
         return [] if blocks is None else list(islice(members(Stream(blocks), container), count))
 

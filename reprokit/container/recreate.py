@@ -192,7 +192,7 @@ def drop_snapshots(engine: Engine, name: str) -> None:
 
 def _drop(engine: Engine, tag: str) -> None:
     if engine.image(f"{SNAPSHOTS}:{tag}") is not None:
-        # It stays where the user made another container from it.
+        # It stays if the user made another container from it.
         with contextlib.suppress(EngineError):
             engine.remove_image(f"{SNAPSHOTS}:{tag}")
 

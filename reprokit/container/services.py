@@ -65,7 +65,7 @@ def of_container(engine: Engine, container: str) -> dict[str, dict[str, Any]]:
 
 
 def check_network(target: Target, network: str | None, where: str = "", hint: str = "omit --network") -> None:
-    """Raises UsageError where a container with this network could not reach the services of its recipe."""
+    """Raises UsageError if a container with this network could not reach the services of its recipe."""
     if target.variant.services and network in ("host", "none"):
         raise UsageError(f"services are not reachable with --network {network}", where, hint)
 
@@ -73,8 +73,8 @@ def check_network(target: Target, network: str | None, where: str = "", hint: st
 def ensure_ready(engine: Engine, container: str, target: Target) -> None:
     """Make the services of `target`, and no others, run beside its running container, and wait until they are ready.
 
-    Where that fails none is left. Raises UsageError where an image was not built, WorkFailed where a service does not
-    become ready, SourceError where an image is not available, EngineError.
+    Where that fails none is left. Raises UsageError if an image was not built, WorkFailed if a service does not
+    become ready, SourceError if an image is not available, EngineError.
     """
     services, present = target.variant.services, of_container(engine, container)
     if not services and not present:
@@ -202,7 +202,7 @@ def _start(engine: Engine, container: str, bodies: dict[str, dict[str, Any]], wh
 
 
 def _wait(engine: Engine, container: str, name: str, service: Service) -> None:
-    """Raises WorkFailed with the end of the service's log where it is not ready in time."""
+    """Raises WorkFailed with the end of the service's log if it is not ready in time."""
     deadline, pause, made = time.monotonic() + service.timeout, 0.05, name_of(container, name)
     while True:
         state = (engine.container(made) or {}).get("State") or {}

@@ -59,7 +59,7 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
 def in_container(engine: Engine, container: str, command: Command, target: Target | None = None) -> int:
     """Run a command in a running container; returns its exit code.
 
-    The command also gets the caller's proxies. A terminal is only used where the caller is at one.
+    The command also gets the caller's proxies. A terminal is only used if the caller is at one.
     """
     described = engine.container(container) or {}
     labels = labels_of(described)

@@ -88,7 +88,7 @@ def merge(current: ContainerSettings, options: RunOptions) -> ContainerSettings:
 
 
 def changes(current: ContainerSettings, required: ContainerSettings) -> list[str]:
-    """The settings that differ, in words; empty where `required` needs no new container."""
+    """The settings that differ, in words; empty if `required` needs no new container."""
     found = [f"mount {m.target}" for m in required.mounts if m not in current.mounts]
     found += [f"port {p.host}" for p in required.ports if p not in current.ports]
     found += ["port removed"] if set(current.ports) - set(required.ports) and not found else []
@@ -104,7 +104,7 @@ def to_label(settings: ContainerSettings) -> str:
 
 
 def from_label(text: str) -> ContainerSettings:
-    """Raises ValueError where `text` is not what `to_label` wrote."""
+    """Raises ValueError if `text` is not what `to_label` wrote."""
     try:
         data = parsed(text)
         mounts = tuple(BindMount(**m) for m in data.pop("mounts"))

@@ -13,7 +13,7 @@ from reprokit.host.user import Caller
 
 @dataclass(frozen=True)
 class Identity:
-    """`user` and `groups` of the container; `host_users` where the engine must not shift its ids."""
+    """`user` and `groups` of the container; `host_users` if the engine must not shift its ids."""
 
     user: str
     groups: tuple[str, ...]
@@ -42,7 +42,7 @@ class Account:
 
 
 def with_account(passwd: str, group: str, caller: Caller) -> Account | None:
-    """Add the caller to both files, and name a home to create; None where the image has a user of that id."""
+    """Add the caller to both files, and name a home to create; None if the image has a user of that id."""
     taken, uid = set(), str(caller.uid)
     for fields in _entries(passwd, 7):
         if fields[2] == uid:

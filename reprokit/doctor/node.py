@@ -18,7 +18,7 @@ from reprokit.recipe.find import Target
 
 @contextmanager
 def examined(node: Node, login_s: float, target: Target | None = None) -> Iterator[Examined]:
-    """Connect to a node within `login_s` seconds. Raises SourceError where it cannot be reached, EngineError."""
+    """Connect to a node within `login_s` seconds. Raises SourceError if it cannot be reached, EngineError."""
     with SshConnection(node, login_s) as connection, ExitStack() as stack:
         shell = NodeShell(connection)
 

@@ -49,7 +49,7 @@ class Scrubber:
 
 
 def scrubber(host: Examined, configuration: Configuration) -> Scrubber:
-    """For a report on this machine or a node. Raises NoAnswer, OSError where a name is not known."""
+    """For a report on this machine or a node. Raises NoAnswer, OSError if a name is not known."""
     asked = host.names.result()
     nodes = configuration.nodes
     user, _, address = host.node.rpartition("@")

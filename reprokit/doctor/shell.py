@@ -38,11 +38,11 @@ class Reported:
         return [clipped(line) for line in self.lines.get(name, [])]
 
     def one(self, name: str) -> str:
-        """The first line, "" where there is none."""
+        """The first line, "" if there is none."""
         return next(iter(self.all(name)), "")
 
     def number(self, name: str) -> int | None:
-        """The first line as a whole number, None where it is none."""
+        """The first line as a whole number, None if it is none."""
         return number(self.one(name))
 
 

@@ -27,7 +27,7 @@ _Client = TypeVar("_Client", bound="EngineClient")
 
 
 def labels_of(described: Mapping[str, Any] | None) -> dict[str, str]:
-    """The labels of an inspected image or container; none where there is none."""
+    """The labels of an inspected image or container; none if there is none."""
     return ((described or {}).get("Config") or {}).get("Labels") or {}
 
 
@@ -64,7 +64,7 @@ class EngineClient:
 
     @property
     def socket(self) -> str | None:
-        """The path of the socket that the client connects to; None where it connects over TCP."""
+        """The path of the socket that the client connects to; None if it connects over TCP."""
         return getattr(self.api.get_adapter(self.api.base_url), "socket_path", None)
 
     def info(self) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Containers(EngineClient):
             return self.api.containers(all=True, size=sizes, filters={"label": labels} if labels else None)
 
     def container(self, name: str) -> dict[str, Any] | None:
-        """Inspect a container; None where no container has that name."""
+        """Inspect a container; None if no container has that name."""
         with translated():
             try:
                 return self.api.inspect_container(name)
@@ -97,7 +97,7 @@ class Containers(EngineClient):
             return CommandStream(self.api.exec_start(exec_id, tty=tty, socket=True))
 
     def exec_resize(self, exec_id: str, rows: int, columns: int) -> bool:
-        """Set the size of a command's terminal. False where the command has not started yet or has ended."""
+        """Set the size of a command's terminal. False if the command has not started yet or has ended."""
         with translated():
             try:
                 self.api.exec_resize(exec_id, height=rows, width=columns)
@@ -111,7 +111,7 @@ class Containers(EngineClient):
             return self.api.exec_inspect(exec_id)["ExitCode"]
 
     def exec_running(self, exec_id: str) -> bool:
-        """Whether a command runs; False where the engine no longer knows it."""
+        """Whether a command runs; False if the engine no longer knows it."""
         with translated():
             try:
                 return bool(self.api.exec_inspect(exec_id)["Running"])
@@ -119,7 +119,7 @@ class Containers(EngineClient):
                 return False
 
     def get_archive(self, container: str, path: str) -> bytes | None:
-        """A small file or folder of a container as a tar; None where the path does not exist.
+        """A small file or folder of a container as a tar; None if the path does not exist.
 
         Raises UsageError beyond limits.CONTAINER_FILE.
         """

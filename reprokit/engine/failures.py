@@ -27,7 +27,7 @@ def port_taken(address: str) -> UsageError:
 
 @contextlib.contextmanager
 def translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Iterator[None]:
-    """Raise Docker's errors as reprokit's: `kind` for what the daemon refuses, EngineError where it is unreachable."""
+    """Raise Docker's errors as reprokit's: `kind` for what the daemon refuses, EngineError if it is unreachable."""
     try:
         yield
     except docker.errors.APIError as error:

@@ -24,7 +24,7 @@ class Images(EngineClient):
     """The calls of the Engine API about images."""
 
     def image(self, reference: str) -> dict[str, Any] | None:
-        """Inspect an image; None where no image has that name."""
+        """Inspect an image; None if no image has that name."""
         with translated():
             try:
                 return self.api.inspect_image(reference)
@@ -45,7 +45,7 @@ class Images(EngineClient):
         return complete(listed, image_id)
 
     def history(self, reference: str) -> list[dict[str, Any]]:
-        """The steps that made an image, the newest first; none where its config names none."""
+        """The steps that made an image, the newest first; none if its config names none."""
         with translated():
             return self.api.history(reference) or []
 
@@ -73,7 +73,7 @@ class Images(EngineClient):
             )
 
     def credentials(self, registry: str) -> tuple[str, str] | None:
-        """User and password for a registry's host from Docker's configuration; None where it has none."""
+        """User and password for a registry's host from Docker's configuration; None if it has none."""
         with translated(where=registry):
             found = docker.auth.resolve_authconfig(self.api._auth_configs, registry) or {}
         known = {key.lower(): value for key, value in found.items()}

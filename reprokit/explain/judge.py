@@ -108,7 +108,7 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
     success = found.signs.get("success", 0)
     if not failure:
         success = max(success, found.signs.get("progress", 0))
-        # Errors of an unknown kind, and those that tools survive, count where the log ends soon after them.
+        # Errors of an unknown kind, and those that tools survive, count if the log ends soon after them.
         words = [hit.line for hit in found.complaints if found.lines - hit.line < LAST_WORDS]
         last = max([found.signs.get("error", 0), *words, *(hit.last for _, hit in hits)])
         went_on = max(success, found.went_on) > last or _worked_after(found, last)
@@ -214,7 +214,7 @@ def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
 
 
 def _reason(hit: Hit) -> str:
-    """What a tool says below about its error; empty where it says no more."""
+    """What a tool says below about its error; empty if it says no more."""
     below = [unstamped(text) for line, text in hit.context if line > hit.line]
     below = [text for text in below if text]
     following = below[0] if below else ""

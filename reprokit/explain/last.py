@@ -202,7 +202,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 @contextlib.contextmanager
 def explained(target: Target | None = None) -> Iterator[None]:
-    """Explain an error that leaves the context from its own text, unless that was done where its output is known."""
+    """Explain an error that leaves the context from its own text, unless that was done if its output is known."""
     try:
         yield
     except UsageError:

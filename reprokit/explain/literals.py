@@ -15,7 +15,7 @@ _ESCAPE = re.compile(r"\\(?:x\{[0-9A-Fa-f]+\}|x[0-9A-Fa-f]{2}|[pP]\{\^?\w+\}|[pP
 
 
 class FixedText(NamedTuple):
-    """A text that a match contains; `fold` where upper and lower case are the same."""
+    """A text that a match contains; `fold` if upper and lower case are the same."""
 
     text: str
     fold: bool
@@ -23,9 +23,9 @@ class FixedText(NamedTuple):
 
 @cache
 def literals(pattern: str) -> list[FixedText]:
-    """The longest fixed text of each alternative of an RE2 pattern. Raises ValueError where one is too short.
+    """The longest fixed text of each alternative of an RE2 pattern. Raises ValueError if one is too short.
 
-    Texts inside a group count where each of its branches has one that is longer than those outside. Flags other than a
+    Texts inside a group count if each of its branches has one that is longer than those outside. Flags other than a
     leading `(?i)` raise ValueError, too, and with it other letters than ASCII's, and `\\Q`.
     """
     fold, pattern = pattern.startswith("(?i)"), pattern.removeprefix("(?i)")
@@ -119,7 +119,7 @@ def step(pattern: str, at: int) -> int:
 
 
 def _fixed(piece: str) -> str:
-    """The character that a piece stands for; empty where it stands for several or for none."""
+    """The character that a piece stands for; empty if it stands for several or for none."""
     if piece.startswith("\\"):
         return piece[1:] if len(piece) == 2 and not piece[1:].isalnum() else ""
     return piece if len(piece) == 1 and piece not in "()|.^$?*+{}" else ""

@@ -81,7 +81,7 @@ def status(text: str) -> tuple[str, str] | None:
 
 
 def user_rules(folder: Path) -> list[LogRule]:
-    """The rules of a folder's `*.yaml`; none where it does not exist. Raises UsageError naming file and line."""
+    """The rules of a folder's `*.yaml`; none if it does not exist. Raises UsageError naming file and line."""
     return [rule for path in sorted(folder.glob("*.yaml")) for rule in _file(path)]
 
 

@@ -27,7 +27,7 @@ NEAR = 60
 _ENDS_NOTHING = re.compile(rb"(?:Exception ignored in|--- Logging error ---|Error in atexit)[^\n]*\n[^\n]*$")
 # Lines before a sign that a tool went on which that sign excuses.
 _EXCUSED = 12
-# A line that calls itself a warning ended nothing where an error follows.
+# A line that calls itself a warning ended nothing if an error follows.
 WARNING = re.compile(r"^\W*(?:\S+ ){0,3}(?:WARNING|[Ww]arning)\b|^WARN\[|: warning: |\w+Warning: ")
 _PYTHON_WARNING = re.compile(r"\w+Warning: ")
 # Source code in a traceback or below a warning.
@@ -48,7 +48,7 @@ class Hit:
     values: dict[str, str]
     context: list[tuple[int, str]]
     last: int
-    length: int = 0  # of the text that matched; less where only the freed pattern did
+    length: int = 0  # of the text that matched; less if only the freed pattern did
     excused: int = 0
 
 
@@ -180,7 +180,7 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     near = _search(rule.near, around) if rule.near else None
     if rule.near and near is None:
         return False
-    # The words of unknown programs count where the log ends, not where something was survived.
+    # The words of unknown programs count if the log ends, not if something was survived.
     fresh = rule.kind == "wording" and hit is not None and place.line - hit.last > NEAR
     replaced = hit if hit and _aside(rule, hit.text) and not _aside(rule, readable(place.text)) else None
     if hit is not None and not fresh and replaced is None:

@@ -43,7 +43,7 @@ class Raised(NamedTuple):
 
 
 def raised(text: bytes, start: int) -> Raised | None:
-    """The exception of the traceback whose first line begins at `start`; None where its end is not at hand."""
+    """The exception of the traceback whose first line begins at `start`; None if its end is not at hand."""
     indent, frame, own = None, {}, {}
     for line in _LINE.finditer(text, start, min(len(text), start + REACH)):
         if indent is None:
@@ -83,7 +83,7 @@ def exception(line: bytes) -> dict[str, bytes]:
 
 
 def _code(lines: list[bytes], indent: int) -> bytes:
-    """The source line of a frame, which is indented more than the frame; empty where there is none."""
+    """The source line of a frame, which is indented more than the frame; empty if there is none."""
     following = next((line for line in lines if _indent(line) != 0), b"")
     return _bare(following).strip() if _indent(following) > indent else b""
 

@@ -19,7 +19,7 @@ _PARTS = ("header", "library", "loaded", "program", "package")
 
 
 def demangled(symbol: str) -> str:
-    """`at::cos(at::Tensor)` for `_ZN2at3cosENS_6TensorE`; the symbol itself where binutils' c++filt finds no such form.
+    """`at::cos(at::Tensor)` for `_ZN2at3cosENS_6TensorE`; the symbol itself if binutils' c++filt finds no such form.
 
     In a process of its own: a demangler can be crashed by a name made for that.
     """

@@ -28,7 +28,7 @@ from reprokit.helper.program import program
 
 # The usual port of HTTP proxies. It is constant, as each container has a loopback of its own.
 ADDRESS = ("127.0.0.1", 3128)
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # where an image has no own
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # if an image has no own
 NAME = "reprokit-build-"
 _FOLDER = "/dev/reprokit"
 _READY_S = 60

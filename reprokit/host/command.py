@@ -1,4 +1,4 @@
-"""Programs that run in bounded time and whose output is bounded, also where they cannot be killed."""
+"""Programs that run in bounded time and whose output is bounded, also if they cannot be killed."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ def run(
 ) -> ProgramOutput:
     """Run a program without input. Undecodable bytes of its output are replaced.
 
-    Raises subprocess.TimeoutExpired after `limit_s` seconds, Flood after `most` bytes of a stream, OSError where the
+    Raises subprocess.TimeoutExpired after `limit_s` seconds, Flood after `most` bytes of a stream, OSError if the
     program cannot be started. It is killed then with all its children, and not waited for: a process that hangs in a
-    driver is out of reach of signals. It is also killed where this process ends earlier, with the caller in a thread.
+    driver is out of reach of signals. It is also killed if this process ends earlier, with the caller in a thread.
     """
     process = _start(command, environment)
     try:
@@ -114,7 +114,7 @@ def exchange(
     """Feed a process, and read its streams into `out` and `err` up to their ends.
 
     Yields several times a second, True if nothing has come. Without `stdin` its input stays open. Only pipes are read.
-    Raises Flood where a stream has more than `most` bytes.
+    Raises Flood if a stream has more than `most` bytes.
     """
     kept = {stream: kept for stream, kept in ((process.stdout, out), (process.stderr, err)) if stream is not None}
     left = memoryview(stdin or b"")

@@ -22,7 +22,7 @@ _WRONG_PATH = (
 
 
 def free_bytes(folder: str | Path) -> int | None:
-    """Bytes free to this user in a folder, or in the one that it would be made in; None where unknown."""
+    """Bytes free to this user in a folder, or in the one that it would be made in; None if unknown."""
     path = Path(folder)
     while not path.exists() and path != path.parent:
         path = path.parent
@@ -33,7 +33,7 @@ def free_bytes(folder: str | Path) -> int | None:
 
 
 def require_space(needed: int, folder: str | Path, free: int | None = None, hint: str = STORE_HINT) -> None:
-    """Raises EngineError where fewer than `needed` bytes are free in a folder; passes where that is unknown.
+    """Raises EngineError if fewer than `needed` bytes are free in a folder; passes if that is unknown.
 
     `free` is what another machine reports of its own folder.
     """
@@ -49,9 +49,9 @@ def too_small(needed: int, free: int, where: str, hint: str = STORE_HINT) -> Eng
 
 
 def check_writable(path: Path, what: str, hint: str = "") -> None:
-    """Raises EngineError where a file or folder, or the folder that it would be made in, is read-only.
+    """Raises EngineError if a file or folder, or the folder that it would be made in, is read-only.
 
-    Raises UsageError where that is no folder.
+    Raises UsageError if that is no folder.
     """
     nearest = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
     if nearest != path.absolute() and not nearest.is_dir():

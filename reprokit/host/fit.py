@@ -21,7 +21,7 @@ from reprokit.recipe.model import Variant
 
 @dataclass(frozen=True)
 class ImageNeeds:
-    """What an image was built for; empty where its labels do not say."""
+    """What an image was built for; empty if its labels do not say."""
 
     pins: Mapping[str, str] = field(default_factory=dict)
     min_driver: str = ""
@@ -29,7 +29,7 @@ class ImageNeeds:
 
 
 def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding]:
-    """What keeps an image from running with this driver on these GPUs; none where nothing is known of them."""
+    """What keeps an image from running with this driver on these GPUs; none if nothing is known of them."""
     facts = bundled()
     driver = _driver(gpus)
     known = {gpu: one for gpu in gpus if (one := _known(facts, gpu))}
@@ -59,7 +59,7 @@ def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding
 def recipe_findings(
     variant: Variant, has_gpu: bool, gpus: Sequence[GpuDevice], memory: int | None, disk_free: int | None
 ) -> list[Finding]:
-    """What keeps a recipe from running on a machine. Sizes are bytes, None where unknown."""
+    """What keeps a recipe from running on a machine. Sizes are bytes, None if unknown."""
     found = []
     if variant.requires.gpu == "required" and not has_gpu:
         remedy = "use a machine with an NVIDIA GPU, or a variant that needs none (`reprokit show NAME`)"

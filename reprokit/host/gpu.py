@@ -64,7 +64,7 @@ def cdi_devices(folders: Iterable[str]) -> tuple[str, ...]:
 
 
 def devices_of(file: str, text: str) -> list[str]:
-    """The device names in one CDI file. Raises ValueError where it is no CDI file."""
+    """The device names in one CDI file. Raises ValueError if it is no CDI file."""
     try:
         spec = _parsed(PurePath(file).suffix, text)
         return [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
@@ -101,7 +101,7 @@ def gpus_of(answer: str) -> list[GpuDevice]:
 
 
 def driver_version(command: str = "nvidia-smi", module: Path = _MODULE) -> str | None:
-    """The NVIDIA driver's version; None where there is no driver or nvidia-smi does not answer in time."""
+    """The NVIDIA driver's version; None if there is no driver or nvidia-smi does not answer in time."""
     try:
         return module.read_text(encoding="ascii").strip() or None
     except OSError:
@@ -110,7 +110,7 @@ def driver_version(command: str = "nvidia-smi", module: Path = _MODULE) -> str |
 
 
 def _smi(command: str, query: str) -> str | None:
-    """What nvidia-smi prints; None where it is missing, fails or takes too long."""
+    """What nvidia-smi prints; None if it is missing, fails or takes too long."""
     argv = [command, f"--query-gpu={query}", "--format=csv,noheader"]
     try:
         answer = run(argv, _SMI_SECONDS, COMMAND_ANSWER, {**os.environ, "LC_ALL": "C"})

@@ -68,7 +68,7 @@ class KernelWatch:
         return _group_kills(self._root, self._pid) if self._pid else _machine_kills(self._root)
 
     def records(self) -> list[OomKill]:
-        """The kernel's own records since the last call; none where its log may not be read."""
+        """The kernel's own records since the last call; none if its log may not be read."""
         found: dict[int, OomKill] = {}
         for text in _kernel_log(self._log) if self._log >= 0 else ():
             if match := _CONSTRAINT.search(text):
@@ -94,7 +94,7 @@ class KernelWatch:
         return (f"{count} process{'es' if count > 1 else ''}" if count > 0 else ""), 0
 
     def signal_facts(self, code: int, here: bool = True) -> list[str]:
-        """A line about an exit code that stands for a signal; not `here` where the command ran on another machine."""
+        """A line about an exit code that stands for a signal; not `here` if the command ran on another machine."""
         if code - 128 not in {int(known) for known in signal.Signals}:
             return []
         name = signal.Signals(code - 128).name
@@ -112,7 +112,7 @@ def in_group(pid: int, name: str, root: Path = _ROOT) -> bool:
 
 
 def stuck(container: str, proc: Path = _ROOT / "proc") -> list[tuple[str, str]]:
-    """Processes of a container (its id) that wait inside the kernel where no signal ends them, and in which function.
+    """Processes of a container (its id) that wait inside the kernel if no signal ends them, and in which function.
 
     Such as those in a driver that does not answer. A disk that is slow looks the same for a moment.
     """

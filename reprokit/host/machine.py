@@ -26,7 +26,7 @@ _NETWORK = Path("/proc/self/ns/net")  # containers of one machine are machines o
 
 
 class Machine:
-    """This machine. `name` is a node's, "" for this machine. Sizes are bytes, None where unknown."""
+    """This machine. `name` is a node's, "" for this machine. Sizes are bytes, None if unknown."""
 
     name = ""
 
@@ -74,22 +74,22 @@ class Machine:
         return disk.free_bytes(folder)
 
     def require_source(self, mount: BindMount) -> None:
-        """Raises UsageError where a mount's source is missing there, or is behind a link."""
+        """Raises UsageError if a mount's source is missing there, or is behind a link."""
         mounts.require_source(mount)
 
     def workspace_path(self, target: Target) -> str:
-        """The path that the target's workspace has there, or will have. Raises UsageError where it is behind a link."""
+        """The path that the target's workspace has there, or will have. Raises UsageError if it is behind a link."""
         return str(workspace.locate(target.workspace, target.path).resolve())
 
     def workspace(self, target: Target) -> str:
-        """The path of the target's workspace, made with the recipe's folders where they are missing.
+        """The path of the target's workspace, made with the recipe's folders if they are missing.
 
         Raises UsageError.
         """
         return str(workspace.prepare(target))
 
     def mountinfo(self) -> str:
-        """/proc/self/mountinfo of the user's login there, "" where there is none."""
+        """/proc/self/mountinfo of the user's login there, "" if there is none."""
         return mounts.mountinfo()
 
 

@@ -11,7 +11,7 @@ _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 def memory_bytes(meminfo: Path = MEMINFO, cgroup_limit: Path = _CGROUP_LIMIT) -> int | None:
-    """This machine's memory in bytes, or a cgroup's limit where that is lower; None where unknown."""
+    """This machine's memory in bytes, or a cgroup's limit if that is lower; None if unknown."""
     try:
         lines = meminfo.read_text(encoding="ascii").splitlines()
     except OSError:
@@ -24,7 +24,7 @@ def memory_bytes(meminfo: Path = MEMINFO, cgroup_limit: Path = _CGROUP_LIMIT) ->
 
 
 def memory_of(meminfo: Iterable[str], cgroup_limit: str) -> int | None:
-    """As `memory_bytes`, from the lines of /proc/meminfo and the cgroup's limit, "" where there is none."""
+    """As `memory_bytes`, from the lines of /proc/meminfo and the cgroup's limit, "" if there is none."""
     found = next(filter(None, (re.match(r"MemTotal: +(\d{1,15}) kB", line) for line in meminfo)), None)
     if found is None:
         return None

@@ -23,7 +23,7 @@ class BindMount:
 
 
 def require_source(mount: BindMount) -> None:
-    """Raises UsageError where the source is missing, which an engine would create, is behind a link or not readable."""
+    """Raises UsageError if the source is missing, which an engine would create, is behind a link or not readable."""
     source = Path(mount.source)
     try:
         exists = source.exists()
@@ -43,7 +43,7 @@ def require_source(mount: BindMount) -> None:
 
 
 def mountinfo() -> str:
-    """This process's /proc/self/mountinfo, "" where there is none."""
+    """This process's /proc/self/mountinfo, "" if there is none."""
     try:
         return Path("/proc/self/mountinfo").read_text()
     except OSError:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Caller:
-    """A user of a machine; `name` is empty where the system has none for the id."""
+    """A user of a machine; `name` is empty if the system has none for the id."""
 
     uid: int
     gid: int

@@ -45,7 +45,7 @@ def locate(name: str, recipe: Path) -> Path:
 
     The first that exists: `./workspaces/NAME`, then a folder below the user's `workspace_roots`, then one in
     `paths.workspaces()`. A new one goes below the first root, else there. Recipes of the same name in two checkouts
-    never share a folder: outside the current folder, NAME alone is for reprokit's own recipe. Raises UsageError where
+    never share a folder: outside the current folder, NAME alone is for reprokit's own recipe. Raises UsageError if
     the folder is behind a link: in a stranger's checkout the link could lead anywhere, and the engine would mount its
     target.
     """
@@ -224,7 +224,7 @@ def _update(folder: Path, original: Path, copied: dict[str, str], current: dict[
 
 
 def _digest(folder: Folder, name: str) -> str | None:
-    """None where the file does not exist, "" for what cannot be a file of reprokit's."""
+    """None if the file does not exist, "" for what cannot be a file of reprokit's."""
     try:
         return hashlib.sha256(folder.read(name, _LARGEST)).hexdigest()
     except (FileNotFoundError, NotADirectoryError):

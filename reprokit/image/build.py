@@ -146,7 +146,7 @@ class _Build:
             return self.once(rendered, inputs.hash, lambda: self.unlocked(inputs))
 
     def check_secrets(self, rendered: Rendered) -> None:
-        """Raises UsageError where the user gave no value of a secret."""
+        """Raises UsageError if the user gave no value of a secret."""
         build_secrets.check_complete(self.target, rendered, self.options.secrets)
 
     def once(self, rendered: Rendered, required: str, inputs: Callable[[], Inputs]) -> BuildResult:

@@ -57,7 +57,7 @@ class Tree:
 
 
 Trees = Callable[[str], Iterator[Tree]]
-"""The sources that a word of COPY names, with its wildcards: none where it names nothing."""
+"""The sources that a word of COPY names, with its wildcards: none if it names nothing."""
 
 
 @contextmanager

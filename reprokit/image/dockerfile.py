@@ -221,7 +221,7 @@ class Words:
             raise UsageError(str(error)[:300], f"{self.where}:{line}") from None
 
     def words(self, text: str, variables: Mapping[str, str], line: int) -> list[str]:
-        """As `word`, split where a variable's value has spaces."""
+        """As `word`, split if a variable's value has spaces."""
         self._check(text, line)
         try:
             return ShellLex(self._escape, env=variables, skip_unset_env=False).process_words(text)

@@ -35,7 +35,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True)
 class ImageLabels:
-    """What the labels of a recipe's image state; "" where one is missing. Anyone can write labels."""
+    """What the labels of a recipe's image state; "" if one is missing. Anyone can write labels."""
 
     recipe: str
     variant: str

@@ -109,7 +109,7 @@ class Steps:
         return self._from if self._foreign & self._used.keys() else ""
 
     def find(self, key: str) -> str:
-        """The ID of the image of a step, "" where there is none. Raises SourceError."""
+        """The ID of the image of a step, "" if there is none. Raises SourceError."""
         for image in reversed(self._known.get(key + self._apart, ())):
             if self._engine.image(image):
                 self._used[image] = key

@@ -189,7 +189,7 @@ class _Dockerfile:
             earlier += packages
         if part not in ("tools", "build"):
             self.of_image = earlier
-        # Declared where it is used: an argument enters the layer cache's key of every step after it.
+        # Declared if it is used: an argument enters the layer cache's key of every step after it.
         return (f"ARG {argument('apt', use.spec.name)}=\n" if asked else "") + text
 
     def check_secrets(self) -> None:

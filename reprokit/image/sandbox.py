@@ -161,7 +161,7 @@ def _check(tree: nodes.Template, includes: dict[str, str]) -> None:
 
 
 def _line(template: Template, error: BaseException) -> int:
-    """The line of the template where an error was raised, 0 if unknown."""
+    """The line of the template if an error was raised, 0 if unknown."""
     trace, found = error.__traceback__, 0
     while trace:
         if trace.tb_frame.f_code.co_filename == "<template>":

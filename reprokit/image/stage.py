@@ -365,7 +365,7 @@ class Accounts:
         return int(found[2]) if found else self._number(text, "group", where)
 
     def owner(self, text: str, where: str) -> tuple[int, int]:
-        """Of --chown: the group is the user's number where it is not named."""
+        """Of --chown: the group is the user's number if it is not named."""
         name, _, group = text.partition(":")
         uid, primary, *_ = self.identity(name, where)
         return uid, self.group(group, where) if group else primary

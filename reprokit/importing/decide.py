@@ -264,7 +264,7 @@ def _python_paths(paths: Collection[str], folder: str, part: bool) -> list[str]:
 
 
 def _import_roots(paths: Collection[str]) -> list[str]:
-    """Folders that scripts of the repository import from: its root, and `src` where packages are in it."""
+    """Folders that scripts of the repository import from: its root, and `src` if packages are in it."""
     roots = [""] if any(path.endswith(".py") for path in paths) else []
     return [*roots, *(["src"] if any(p.startswith("src/") and p.endswith("/__init__.py") for p in paths) else [])]
 

@@ -23,7 +23,7 @@ class Overruled:
 
 @dataclass(frozen=True)
 class Choice:
-    """One value of a recipe. `origins` is empty where no file states it."""
+    """One value of a recipe. `origins` is empty if no file states it."""
 
     value: str
     origins: tuple[Origin, ...] = ()

@@ -9,7 +9,7 @@ from reprokit.importing.conda import conda_statements
 from reprokit.importing.model import SourceFile, Statements
 from reprokit.importing.requirement_lines import requirement_statements
 
-# Options of `pip install` with a value; what they name matters only where a requirements file may hold it too.
+# Options of `pip install` with a value; what they name matters only if a requirements file may hold it too.
 _PIP_LINES = {
     **{"-r": "-r", "--requirement": "-r", "-c": "-c", "--constraint": "-c", "-e": "-e", "--editable": "-e"},
     **{"-f": "--find-links", "--find-links": "--find-links", "-i": "--index-url", "--index-url": "--index-url"},

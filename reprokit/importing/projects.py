@@ -34,7 +34,7 @@ def _nearest_projects(statements: Sequence[Statement]) -> list[tuple[int, int, s
 
 
 def other_projects(statements: Sequence[Statement], folder: str) -> list[Question]:
-    """What is asked where several folders are projects."""
+    """What is asked if several folders are projects."""
     others = [other for _, _, other in _nearest_projects(statements) if other != folder]
     text = f"several folders are projects: {folder} is taken, and not {shortened(sorted(others))}"
     return [Question(text)] if others else []

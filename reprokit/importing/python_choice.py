@@ -168,7 +168,7 @@ def _releases(name: str, facts: Facts) -> list[str]:
 
 
 def _fits(name: str, version: str, python: str, facts: Facts) -> bool:
-    """Whether pip installs a release on a Python, from a wheel where there are wheels for others."""
+    """Whether pip installs a release on a Python, from a wheel if there are wheels for others."""
     if table := _table(name, facts):
         return has_wheel(table[version].python, getattr(table[version], "abi3", False), python)
     package = facts.package(name)

@@ -44,7 +44,7 @@ class ImportedRecipe:
 def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts) -> ImportedRecipe:
     """Write the recipe of a repository. Its files are read, never run.
 
-    Raises UsageError where no Python fits or nothing is there, SourceError where no set of versions does.
+    Raises UsageError if no Python fits or nothing is there, SourceError if no set of versions does.
     """
     statements = collect(tree)
     if all(statement.format == "c" for statement in statements):
@@ -91,7 +91,7 @@ def _torch_build(
 
 
 def _with_version(decision: Decision, tree: Tree) -> Decision:
-    """The decision with the version of the commit's tag, or with a question where git's history has it."""
+    """The decision with the version of the commit's tag, or with a question if git's history has it."""
     if decision.version or not decision.counts_version:
         return decision
     if tree.release:
@@ -101,7 +101,7 @@ def _with_version(decision: Decision, tree: Tree) -> Decision:
 
 
 def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts) -> Versions:
-    """The versions, or questions about each where no index can be asked."""
+    """The versions, or questions about each if no index can be asked."""
     distro = facts.distros.distros[decision.base.distro]
     try:
         if not (mirrors.pip.indexes or mirrors.pip.find_links):

@@ -40,7 +40,7 @@ class Round:
 class RepairLoop:
     """`attempt` tries the recipe that `write` wrote last. `versions` gives a requirement's changes, or why none fit.
 
-    `keep` gets the rounds after each one, so that nothing learnt is lost where a later one is interrupted.
+    `keep` gets the rounds after each one, so that nothing learnt is lost if a later one is interrupted.
     """
 
     name: str
@@ -53,7 +53,7 @@ class RepairLoop:
     keep: Callable[[Sequence[Round]], None]
 
     def run(self) -> list[Round]:
-        """The failed rounds. The last one has no changes where the recipe still fails; none is empty at a success."""
+        """The failed rounds. The last one has no changes if the recipe still fails; none is empty at a success."""
         rounds: list[Round] = []
         seen = {self._state(self.text)}
         for number in range(ROUNDS):

@@ -101,7 +101,7 @@ class DayResolution:
         return [f"{name}!={version}" for (name, version), bad in zip(pure, unfit, strict=True) if bad]
 
     def check_times(self, projects: Iterable[str]) -> None:
-        """Raises SourceError where the index has files of a project and says of none when it was uploaded."""
+        """Raises SourceError if the index has files of a project and says of none when it was uploaded."""
         for project in projects if self.time else ():
             files = self.listing.files(project)
             if not files or any(file.uploaded for file in (*files, *self.listing.files("pip"))):
@@ -127,7 +127,7 @@ class DayResolution:
         return self.requirements[project].specifier if project in self.requirements else SpecifierSet()
 
     def use_sdist(self, project: str, within: SpecifierSet | None = None) -> bool:
-        """Take the newest sdist where no release that fits has a wheel. `within` limits the releases further."""
+        """Take the newest sdist if no release that fits has a wheel. `within` limits the releases further."""
         # Of a project that others require, the error names the version.
         specifier = self.specifier(project) or self.mentioned.get(project, SpecifierSet())
         specifier &= within or SpecifierSet()

@@ -218,7 +218,7 @@ _PLATFORM = {"sys", "platform", "version_info", "python_version", "PY2", "PY3", 
 
 
 def _under_features(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run only where a feature is asked for: `if with_mpi():`, but not `if not on_rtd:`."""
+    """The nodes that run only if a feature is asked for: `if with_mpi():`, but not `if not on_rtd:`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, (ast.Call, ast.Name, ast.Attribute)):
             names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}

@@ -101,7 +101,7 @@ def env_of(statements: Sequence[Statement]) -> tuple[Choice, ...]:
 
 
 def pins_of(statements: Sequence[Statement], facts: Facts, base: PythonBase, day: date) -> dict[str, Choice]:
-    """The compiler of the distribution, and its CUDA where the code has kernels of its own."""
+    """The compiler of the distribution, and its CUDA if the code has kernels of its own."""
     distro = facts.distros.distros[base.distro]
     gcc = distro.gcc.split(".")[0]
     others = [s for s in statements if s.subject == "gcc" and s.scope == "run" and not _meets(gcc, s.value)]

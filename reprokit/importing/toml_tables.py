@@ -6,7 +6,7 @@ from typing import Any
 
 
 def table(data: Any, *path: str) -> dict[str, Any]:
-    """The table at `path`; empty where there is none."""
+    """The table at `path`; empty if there is none."""
     for key in path:
         data = data.get(key) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}

@@ -55,7 +55,7 @@ def _cuda_of(statement: Statement) -> str:
 
 
 def torch_build(decision: Decision, versions: Versions, facts: Facts) -> TorchBuild:
-    """PyPI's own build where its CUDA fits, otherwise one of torch's index.
+    """PyPI's own build if its CUDA fits, otherwise one of torch's index.
 
     torch refuses to compile extensions with another major version of CUDA than its own. Without extensions, the files
     decide: their authors' GPUs may need that CUDA.
@@ -141,7 +141,7 @@ def meets(cuda: str, specifier: str) -> bool:
 
 
 def torch_block(version: str, facts: Facts) -> str | dict[str, dict[str, str]] | None:
-    """The entry of `blocks` for this torch; None where the CUDA of its wheel is not known, which the block asserts."""
+    """The entry of `blocks` for this torch; None if the CUDA of its wheel is not known, which the block asserts."""
     if "+" in version:
         return "torch"
     release = facts.torch.releases.get(version)

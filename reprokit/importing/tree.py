@@ -51,7 +51,7 @@ class Tree(Protocol):
     contents: Contents
 
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """The content of each of these paths of `contents`. Raises UsageError or OSError where one was replaced."""
+        """The content of each of these paths of `contents`. Raises UsageError or OSError if one was replaced."""
         ...
 
 
@@ -161,7 +161,7 @@ class CommitTree:
 
 
 def commit_date(folder: Path, commit: str) -> datetime | None:
-    """The committer's date; None where the repository lacks the commit."""
+    """The committer's date; None if the repository lacks the commit."""
     try:
         # Not `show`, which compares trees.
         options = ("-1", "--no-show-signature", "--format=%ct")

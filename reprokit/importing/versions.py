@@ -40,7 +40,7 @@ _SDISTS = 4
 def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, time: str) -> Versions:
     """Resolve a decision. Files count that were uploaded by `time` (ISO 8601; empty for all).
 
-    Raises SourceError where no set of versions fits, or the index does not answer.
+    Raises SourceError if no set of versions fits, or the index does not answer.
     """
     with ReaderProcess() as reader:
         return _VersionSearch(decision, platform, mirrors, time, reader).run()
@@ -70,7 +70,7 @@ class _VersionSearch(DayResolution):
                     yield Choice(name, (), f"the sdist of {project} looks for {library}")
 
     def _resolved(self) -> dict[str, str]:
-        """The versions of what the repository requires. Raises SourceError where none are found."""
+        """The versions of what the repository requires. Raises SourceError if none are found."""
         for _ in range(_ATTEMPTS):
             try:
                 pins = self.ask(self.requested())
@@ -120,7 +120,7 @@ class _VersionSearch(DayResolution):
         return bool(ahead(pins))
 
     def _with_newest(self, pins: dict[str, str]) -> dict[str, str]:
-        """The versions with the newest releases of the day where these need no more than pure sdists beside wheels.
+        """The versions with the newest releases of the day if these need no more than pure sdists beside wheels.
 
         uv goes back to an older release instead, of which there may be one from before all its requirements.
         """
@@ -174,7 +174,7 @@ class _VersionSearch(DayResolution):
         return left_out
 
     def _repair(self, error: uv.Unsatisfied) -> bool:
-        """Change one thing that the error names. False where nothing is left to change."""
+        """Change one thing that the error names. False if nothing is left to change."""
         found = [valid_requirement(text) for text in (*error.projects, error.where)]
         projects = named(error)
         notify(f"{error.message[:150]}; trying to change that")
@@ -221,7 +221,7 @@ class _VersionSearch(DayResolution):
         return True
 
     def _later(self, project: str) -> bool:
-        """Take the first wheel after the day where the day has none for this Python."""
+        """Take the first wheel after the day if the day has none for this Python."""
         fitting = self.fitting(project)
         if self.time and fitting and project not in self.later and not any(f.uploaded for _, f in fitting):
             self.later[project] = "false"  # uv: whatever its time

@@ -47,7 +47,7 @@ def images_and_nodes(
 
 
 def _image(word: str, has_image: Callable[[str], bool]) -> str:
-    """The image's name on the engine, "" where the word is not an image."""
+    """The image's name on the engine, "" if the word is not an image."""
     if find.is_recipe(word):
         return f"reprokit/{find.target(word).label}"
     address = "@" in word and "@sha256:" not in word

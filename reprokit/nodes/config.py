@@ -15,7 +15,7 @@ _MOST_INCLUDES = 16  # ssh's own limit
 
 
 def ssh_names() -> list[str]:
-    """Hosts of the user's ssh configuration without patterns; none where it cannot be read."""
+    """Hosts of the user's ssh configuration without patterns; none if it cannot be read."""
     folder = Path.home() / ".ssh"
     return list(dict.fromkeys(_hosts(folder / "config", folder, _MOST_INCLUDES)))
 

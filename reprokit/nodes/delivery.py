@@ -162,7 +162,7 @@ class Delivery:
         self.loaded = ids
 
     def _require_space(self, engine: Inventory, form: Form, unpacked: int) -> None:
-        """Raises EngineError where the engine's root folder lacks space for the layers and their archive."""
+        """Raises EngineError if the engine's root folder lacks space for the layers and their archive."""
         needed = unpacked * (2 if form is Form.PLAIN else _WITH_ARCHIVE)
         if engine.free is not None:
             require_space(int(needed), f"the engine's folder on {self.node.name}", engine.free, ENGINE_HINT)
@@ -201,7 +201,7 @@ def _missing(images: Sequence[EngineImage], engine: Inventory) -> list[str]:
 
 
 def _with_blobs(image: Image, blobs: Mapping[str, StoredBlob], engine: Inventory) -> Image:
-    """The image with the blobs that the node's store has or gets; without any where layers are unpacked there."""
+    """The image with the blobs that the node's store has or gets; without any if layers are unpacked there."""
     known = {**engine.blobs, **{diff_id: stored.blob for diff_id, stored in blobs.items()}}
     known = {} if engine.form is Form.PLAIN else known
     return replace(image, layers=tuple(replace(layer, blob=known.get(layer.diff_id)) for layer in image.layers))

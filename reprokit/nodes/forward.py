@@ -24,7 +24,7 @@ _FORWARDED = re.compile(rf"unix://(?P<path>/[\w.@+/-]+)|tcp://(?P<host>{_HOST})/
 
 @contextmanager
 def engine_of(node: str) -> Iterator[Engine]:
-    """The engine of a node, by its name or address. Raises SourceError where it cannot be reached, EngineError."""
+    """The engine of a node, by its name or address. Raises SourceError if it cannot be reached, EngineError."""
     with SshConnection(find(node)) as connection:
         remote = Remote(connection)
         with engine_behind(connection, remote, remote.seen.docker) as engine:

@@ -62,7 +62,7 @@ class NodeImage(BaseModel):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The digests that identify the image: its ID, and that of its config where it is known."""
+        """The digests that identify the image: its ID, and that of its config if it is known."""
         return (self.id, self.manifest.config.digest) if self.manifest else (self.id,)
 
 
@@ -70,7 +70,7 @@ class NodeImage(BaseModel):
 class Inventory:
     """An engine: version, storage driver, the archive that it loads, images.
 
-    `free` are the free bytes at its root folder, None where the login cannot see it.
+    `free` are the free bytes at its root folder, None if the login cannot see it.
     """
 
     version: str
@@ -99,7 +99,7 @@ class Inventory:
 
 
 def inventory(connection: SshConnection, limit_s: float = 60) -> Inventory:
-    """Ask a node. Raises SourceError where the connection breaks, EngineError where no engine answers."""
+    """Ask a node. Raises SourceError if the connection breaks, EngineError if no engine answers."""
     answer = connection.run(SCRIPT, limit_s=limit_s)
     if answer.returncode:
         raise no_engine(connection, answer.stderr)
@@ -140,7 +140,7 @@ def _parsed(output: str) -> Inventory:
 
 
 def _manifest(line: str) -> tuple[str, ImageManifest] | None:
-    """A kept manifest by its digest; None where it is damaged, as it is only a hint."""
+    """A kept manifest by its digest; None if it is damaged, as it is only a hint."""
     try:
         value = parsed(line)
         return value["manifest"], ImageManifest.model_validate(value["content"])

@@ -22,7 +22,7 @@ class PackingStopped(Exception):
 
 
 def image_to_send(engine: Engine, name: str) -> EngineImage:
-    """Raises UsageError where the engine has no such image, or where its name is reserved."""
+    """Raises UsageError if the engine has no such image, or if its name is reserved."""
     found = engine_image(engine, name)
     if kind_of_name(found.name) == "reserved":
         raise UsageError("this name is reserved for reprokit's own images", name, "give it another with `docker tag`")

@@ -65,7 +65,7 @@ class NodeFacts:
 
     `cache` is the user's cache folder, `memory` in bytes, `listening` are TCP ports, `running` the IDs of the engine's
     running containers, `mountinfo` the lines that identify a container around the login. `hung`: the driver does not
-    answer. `machine`: alike for all logins on one machine, "" where unknown.
+    answer. `machine`: alike for all logins on one machine, "" if unknown.
     """
 
     caller: Caller
@@ -137,7 +137,7 @@ def number(text: str) -> int:
 
 
 def free_bytes(kilobytes: str) -> int:
-    """Bytes of the free kilobytes that df prints, negative where root's reserve is in use. Raises ValueError."""
+    """Bytes of the free kilobytes that df prints, negative if root's reserve is in use. Raises ValueError."""
     return 0 if re.fullmatch(r"-[0-9]{1,18}", kilobytes) else number(kilobytes) * 1024
 
 

@@ -51,7 +51,7 @@ class Transferred:
 def push(engine: Engine, reference: ImageReference, target: Target | None) -> Transferred:
     """Push the image of a recipe; layers that the registry has are not sent again.
 
-    `target` is the recipe if it is known here. Raises UsageError where the image has not been built, SourceError.
+    `target` is the recipe if it is known here. Raises UsageError if the image has not been built, SourceError.
     """
     label = f"{reference.recipe}:{reference.variant}"
     image = engine.image(f"reprokit/{label}")
@@ -85,7 +85,7 @@ def pull(
     """Pull a recipe's image and give it reprokit's name.
 
     Concurrent pulls of one image wait for the first. A present image needs no lock, and by digest no registry. Raises
-    WorkFailed where the image is not the requested one, UsageError where the name belongs to another image and the user
+    WorkFailed if the image is not the requested one, UsageError if the name belongs to another image and the user
     does not agree to move it; the pulled image then gets no name. Raises SourceError.
     """
     with _explained(reference):
@@ -166,7 +166,7 @@ def _fetch_blobs(
 
 
 def _requested_name(reference: ImageReference, target: Target | None, labels: Mapping[str, str]) -> str:
-    """reprokit's name of the image. Raises WorkFailed where its labels differ from the request.
+    """reprokit's name of the image. Raises WorkFailed if its labels differ from the request.
 
     A tag in a registry can point to any image. A digest cannot, so it is accepted even if the lock here has changed.
     """

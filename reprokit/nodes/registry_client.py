@@ -54,7 +54,7 @@ _HUB = "registry-1.docker.io"
 
 
 def remote_image(engine: Engine, reference: ImageReference, digest: str) -> Image | None:
-    """The image of this digest for the engine's architecture, unnamed; None where the registry cannot be read."""
+    """The image of this digest for the engine's architecture, unnamed; None if the registry cannot be read."""
     try:
         with _opened(engine, reference) as repository:
             manifest = validated(ImageManifest, repository.manifest(digest))
@@ -72,7 +72,7 @@ def archive(
 ) -> Iterator[bytes]:
     """The image of this digest as an archive for a containerd store, unnamed, without the blobs that were transferred.
 
-    `transfer` counts the others too. Raises SourceError where the registry cannot be read.
+    `transfer` counts the others too. Raises SourceError if the registry cannot be read.
     """
     try:
         with _opened(engine, reference) as repository:

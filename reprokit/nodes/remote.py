@@ -37,7 +37,7 @@ class Remote(Machine):
 
     @cached_property
     def seen(self) -> NodeFacts:
-        """Raises EngineError where the node's answer is not valid, SourceError where the connection breaks."""
+        """Raises EngineError if the node's answer is not valid, SourceError if the connection breaks."""
         try:
             return parse(self.connection.run(SCRIPT).stdout)
         except ValueError as error:

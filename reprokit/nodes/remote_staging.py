@@ -88,7 +88,7 @@ class RemoteStaging:
     def put(self, blob: StoredBlob, progress: Callable[[int], None]) -> None:
         """Send the missing bytes of a blob. `progress` gets the bytes present.
 
-        A new blob needs no check here: ssh protects the transfer, and the engine verifies the layer. Raises Lost where
+        A new blob needs no check here: ssh protects the transfer, and the engine verifies the layer. Raises Lost if
         another attempt may succeed, else SourceError.
         """
         start, size = self.arrived(blob), blob.blob.size

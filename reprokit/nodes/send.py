@@ -30,7 +30,7 @@ def send(
 
     `folder` keeps packed layers until all nodes have them. A node that has another image of a name is skipped with the
     error `NameTaken`, unless `replace`. `changed` and `packing_progress` are called from several threads. Raises
-    UsageError where an image is missing, EngineError where the local engine fails.
+    UsageError if an image is missing, EngineError if the local engine fails.
     """
     images = [image_to_send(engine, name) for name in names]
     sender = sender_id(folder)

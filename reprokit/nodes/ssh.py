@@ -59,7 +59,7 @@ class Lost(SourceError):
 class SshConnection:
     """A connection to a node, as a context manager. Threads may share it; `close` is allowed at any time.
 
-    Entering raises Lost where the node cannot be reached within `patience_s` seconds.
+    Entering raises Lost if the node cannot be reached within `patience_s` seconds.
     """
 
     def __init__(self, node: Node, patience_s: float = 2 * CONNECT_S) -> None:
@@ -95,7 +95,7 @@ class SshConnection:
     def run(self, script: str, stdin: bytes = b"", limit_s: float | None = 60) -> subprocess.CompletedProcess[str]:
         """Run a script to its end. The caller checks its exit code; undecodable bytes are replaced.
 
-        Raises Lost where the connection breaks or `limit_s` seconds pass, and as `answer` does.
+        Raises Lost if the connection breaks or `limit_s` seconds pass, and as `answer` does.
         """
         out, err = self.answer(process := self.popen(script), stdin, limit_s)
         if process.returncode == LOST:
@@ -107,7 +107,7 @@ class SshConnection:
     ) -> tuple[str, str]:
         """The output and errors of a process of `popen`, at most `limits.NODE_ANSWER` of each stream.
 
-        Raises SourceError where there is more, Lost after `limit_s` seconds; the process is killed then.
+        Raises SourceError if there is more, Lost after `limit_s` seconds; the process is killed then.
         """
         try:
             out, err = exchanged(process, stdin, limit_s, NODE_ANSWER.most)

@@ -69,9 +69,9 @@ def ask(connection: SshConnection, limit_s: float) -> NodeAnswer:
 
 @dataclass(frozen=True)
 class RecipeImage:
-    """A recipe's image on a node. `freshness` compares it with the recipe and lock here, "" where there is none.
+    """A recipe's image on a node. `freshness` compares it with the recipe and lock here, "" if there is none.
 
-    It is `unknown` where a file that the recipe names cannot be read.
+    It is `unknown` if a file that the recipe names cannot be read.
     """
 
     label: str

@@ -69,7 +69,7 @@ def _machine() -> str:
 def workspace(connection: SshConnection, cache: str, target: Target) -> str:
     """As `host.workspace.prepare`, below the node's own caches; returns the real path.
 
-    Raises EngineError where it cannot be made, SourceError.
+    Raises EngineError if it cannot be made, SourceError.
     """
     root = folder_of(cache, target)
     node = connection.node.name

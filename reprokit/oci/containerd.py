@@ -53,7 +53,7 @@ def _blobs(engine: Engine, image: str, needed: Collection[str]) -> dict[str, Des
 
 
 def _named_by(text: bytes, texts: dict[str, bytes]) -> dict[str, Descriptor]:
-    """The layers of a manifest; none where the blob is not a manifest."""
+    """The layers of a manifest; none if the blob is not a manifest."""
     try:
         manifest = validated(ImageManifest, text)
         config = validated(ImageConfig, texts[blob_path(manifest.config.digest)])

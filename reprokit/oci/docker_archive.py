@@ -1,6 +1,6 @@
 """The archive of an engine's `save`, read as a stream.
 
-There are three layouts: Docker's own until Engine 24 (`HEX/layer.tar`, a link where a layer repeats, `manifest.json`
+There are three layouts: Docker's own until Engine 24 (`HEX/layer.tar`, a link if a layer repeats, `manifest.json`
 last), an OCI layout with uncompressed layers (Engine 25 and newer, which keeps `manifest.json`) or compressed ones
 (containerd stores), and podman's (`HEX.tar` with links from the old names).
 Sources: moby `image/tarexport/save.go`, containerd `images/archive/exporter.go`, containers/image
@@ -58,7 +58,7 @@ class ArchiveReader:
         self._named = 0
 
     def layers(self) -> Iterator[ArchivedLayer]:
-        """Raises EngineError where the archive ends early or is not one."""
+        """Raises EngineError if the archive ends early or is not one."""
         try:
             for member in members(self._stream):
                 if member.issym() or member.islnk():
@@ -82,7 +82,7 @@ class ArchiveReader:
         return None
 
     def images(self) -> list[ArchivedImage]:
-        """Raises EngineError where a manifest, a config or a layer is missing."""
+        """Raises EngineError if a manifest, a config or a layer is missing."""
         try:
             if DOCKER_MANIFEST in self.texts:
                 return [self._of_docker(item) for item in parsed(self.texts[DOCKER_MANIFEST])]
@@ -162,7 +162,7 @@ class LayerPaths:
         folder, _, name = path.rpartition("/")
         if name == "layer.tar":
             return self._folders.get(folder) or self._top(texts.get(posixpath.join(folder, "json")))
-        # OCI layouts and podman name the file by its digest, which is the diff ID where it is not compressed.
+        # OCI layouts and podman name the file by its digest, which is the diff ID if it is not compressed.
         digest = f"sha256:{name.removesuffix('.tar')}"
         return digest if digest in self._known else None
 
@@ -177,7 +177,7 @@ class LayerPaths:
 
 
 def _unpacked(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The uncompressed content. Raises EngineError where it is damaged, or ends before its `size`."""
+    """The uncompressed content. Raises EngineError if it is damaged, or ends before its `size`."""
     blocks = _counted(first, body, size)
     source: Any = Stream(blocks)
     reader: Any = None

@@ -32,7 +32,7 @@ STEP = 128 << 20
 class LayerSource(Protocol):
     """Layers to load. `sizes` are their uncompressed sizes by diff ID.
 
-    `blocks` gives a layer's content, uncompressed where `plain`, and reports how many packed bytes it has read.
+    `blocks` gives a layer's content, uncompressed if `plain`, and reports how many packed bytes it has read.
     """
 
     @property
@@ -135,7 +135,7 @@ class Loader:
     def _chains(self) -> LayerChains:
         """Layers that the engine already has.
 
-        A containerd store has the bundle's compressed blobs only where an earlier attempt loaded them.
+        A containerd store has the bundle's compressed blobs only if an earlier attempt loaded them.
         """
         if self._store.form is not Form.BLOBS:
             return self._store.chains

@@ -56,7 +56,7 @@ class Descriptor:
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer of `size` uncompressed bytes. `blob` is None where the layer's content is excluded."""
+    """A layer of `size` uncompressed bytes. `blob` is None if the layer's content is excluded."""
 
     diff_id: str
     size: int
@@ -87,7 +87,7 @@ class Image:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Raises ValueError where the config is not valid."""
+        """Raises ValueError if the config is not valid."""
         settings = validated(ImageConfig, self.config).config
         return (settings.labels if settings else None) or {}
 
@@ -125,7 +125,7 @@ class ImageConfig(BaseModel):
 
 
 def ambiguous(config: bytes) -> str:
-    """A key of a config that stands twice or in another case, "" where there is none.
+    """A key of a config that stands twice or in another case, "" if there is none.
 
     Engines ignore the case of keys, and join objects whose key stands twice.
     """

@@ -55,7 +55,7 @@ class EngineImage:
 
 
 def engine_image(engine: Engine, reference: str) -> EngineImage:
-    """Raises UsageError where the engine has no such image, or the image has no name to be loaded under."""
+    """Raises UsageError if the engine has no such image, or the image has no name to be loaded under."""
     found = engine.image(reference)
     if found is None:
         raise UsageError("the engine has no image of this name", reference, "`reprokit build` makes a recipe's image")
@@ -69,7 +69,7 @@ def engine_image(engine: Engine, reference: str) -> EngineImage:
 
 
 def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
-    """Approximate uncompressed bytes by diff ID; empty where the engine's history does not show them."""
+    """Approximate uncompressed bytes by diff ID; empty if the engine's history does not show them."""
     steps = engine.history(image.name)[::-1]
     made = [step.get("Size") or 0 for step in steps if not NO_LAYER.match(str(step.get("CreatedBy") or ""))]
     filled = [step["Size"] for step in steps if step.get("Size")]
@@ -103,7 +103,7 @@ def read_images(
     """The images in their order, out of one `save`; layers whose diff IDs are in `without` are excluded.
 
     `progress` gets uncompressed bytes, done and estimated. `edits` change layers, named by their diff IDs in the
-    engine. Raises EngineError where the engine gives less than it describes; whatever the sink raises.
+    engine. Raises EngineError if the engine gives less than it describes; whatever the sink raises.
     """
     paths = LayerPaths([each.layers for each in images])
     pass_ = _Pass(sink, without, progress, unpacked_size(engine, images), packing, edits or {})
@@ -145,7 +145,7 @@ class _Pass:
         self.original.setdefault(layer.path, packed.diff_id)
 
     def _pack(self, blocks: Iterator[bytes]) -> Layer:
-        """Write the layer to the sink where it is new there."""
+        """Write the layer to the sink if it is new there."""
         with self.sink.begin() as blob:
             packed = self.packing(blocks, blob.write)
             present = self.sink.present(packed.diff_id)

@@ -103,7 +103,7 @@ class ImageStore:
         self.chains = LayerChains(_images(self.engine))
 
     def require_space(self, needed: int) -> None:
-        """Raises EngineError where the engine's root folder is visible here and lacks `needed` bytes."""
+        """Raises EngineError if the engine's root folder is visible here and lacks `needed` bytes."""
         root = Path(str(self.engine.info().get("DockerRootDir") or ""))
         if self.engine.url.startswith("unix://") and root.is_absolute() and root.is_dir():
             require_space(needed, root, hint=ENGINE_HINT)

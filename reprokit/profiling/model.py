@@ -16,7 +16,7 @@ _Sizes = Annotated[tuple[_Size, ...], Field(max_length=3)]
 
 
 class HotSpot(FrozenModel):
-    """A kernel, operator or function. `seconds` is the time in itself, None where only its `share` is known.
+    """A kernel, operator or function. `seconds` is the time in itself, None if only its `share` is known.
 
     `count` is the number of calls, launches or samples. `flop` is the work that was counted, done in `work_seconds`.
     `compute` and `memory` are per cent of the GPU's peaks; `occupancy` is per cent of the warps that fit.

@@ -34,7 +34,7 @@ def reduced(text: str) -> Summary:
 
 
 def nsys(text: str) -> Summary:
-    """A table of `nsys stats --format csv`: kernels, with their launch configurations where the report has them.
+    """A table of `nsys stats --format csv`: kernels, with their launch configurations if the report has them.
 
     Columns as in the user guide of Nsight Systems, "Report scripts": `cuda_gpu_kern_gb_sum`, `cuda_gpu_kern_sum`.
     """

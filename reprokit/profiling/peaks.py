@@ -90,7 +90,7 @@ def compiled(engine: Engine, files: Mapping[str, bytes]) -> bytes:
 
 
 def gpu(engine: Engine, container: str, ask: Callable[..., Completed], files: dict[str, bytes]) -> list[MeasuredPeaks]:
-    """The GPU's peaks by torch; `files` are the extension's sources. Raises WorkFailed where the image has no torch."""
+    """The GPU's peaks by torch; `files` are the extension's sources. Raises WorkFailed if the image has no torch."""
     folder = send(engine, container, ask, files)
     done = ask(["python3", "-c", _GPU], workdir=folder)
     if done.exit_code:

@@ -39,7 +39,7 @@ _NO_KERNELS = "does not contain CUDA kernel data"
 
 @dataclass(frozen=True)
 class Profiled:
-    """`files` maps the names of reports in the folder to what opens them. `summary` is None where it is unreadable."""
+    """`files` maps the names of reports in the folder to what opens them. `summary` is None if it is unreadable."""
 
     tool: Profiler
     exit_code: int
@@ -59,7 +59,7 @@ def profile(
     """Run `command` under a profiler, the one `requested` or the best of the image; reports go into `folder`.
 
     `run` runs it with the caller's input and output. An interrupt ends the command, not the profile. The containers are
-    removed. Raises UsageError where the image lacks the profiler, WorkFailed where it left no report.
+    removed. Raises UsageError if the image lacks the profiler, WorkFailed if it left no report.
     """
     root = command.user is not None and is_root(command.user)
     options = replace(options, root=root)
@@ -177,7 +177,7 @@ def _summary(ask: Callable[..., Completed], tool: Profiler) -> Summary | None:
 
 
 def _failure(done: Completed) -> str:
-    """Why a command failed: its first line of an error, or else its last one. "" where it did not fail."""
+    """Why a command failed: its first line of an error, or else its last one. "" if it did not fail."""
     if not done.exit_code:
         return ""
     errors = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.startswith("ERROR: ")]
@@ -205,7 +205,7 @@ def _programs(ask: Callable[..., Completed]) -> bytes:
 
 
 def _copied_out(engine: Engine, container: str, name: str, folder: Folder) -> bool:
-    """Copy a report out; False where there is none. Raises UsageError beyond the limit, WorkFailed for a link."""
+    """Copy a report out; False if there is none. Raises UsageError beyond the limit, WorkFailed for a link."""
     where = f"{container}:{FOLDER}/{name}"
     with engine.archive(container, f"{FOLDER}/{name}", PROFILE) as blocks:
         if blocks is None:

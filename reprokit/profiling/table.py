@@ -15,7 +15,7 @@ _LONGEST = 90
 def rows(
     summary: Summary, kind: Literal["gpu", "cpu"], most: int, counts: str
 ) -> tuple[list[str], list[list[str]]] | None:
-    """Columns and cells of one kind, None where it has no rows; columns without any value are left out."""
+    """Columns and cells of one kind, None if it has no rows; columns without any value are left out."""
     found = [(row, at) for row, at in zip(summary.rows, positions(summary), strict=True) if row.kind == kind][:most]
     if not found:
         return None

@@ -19,7 +19,7 @@ FOLDER = f"{HOME}/out"  # what profilers write
 _LAUNCHER, _REDUCE = f"{HOME}/launcher.py", f"{HOME}/reduce.py"
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-# Debian's package has the importer where its nsys does not look, so nsys leaves the raw report.qdstrm there.
+# Debian's package has the importer if its nsys does not look, so nsys leaves the raw report.qdstrm there.
 _IMPORT = f"""cd {FOLDER} && {{
     ls report.*rep || /usr/lib/nsight-systems/host-linux-*/QdstrmImporter --input-file report.qdstrm
 }} && rm -f report.qdstrm"""

@@ -68,7 +68,7 @@ class BlockSpec(OwnFront):
     from the block wheels, written with `{pin[NAME]}`, `{major[NAME]}` and `{option[NAME]}`, if its options have the
     values of `wheel_when`. If `alone`, the block installs it by itself, with its dependencies and without the variant's
     other pins: recipes share that layer; `bounds` limit these dependencies. `differs` are paths that are not the same
-    in two builds of a lock, as patterns where `*` also matches `/`, each with its reason; none do in variants without
+    in two builds of a lock, as patterns if `*` also matches `/`, each with its reason; none do in variants without
     the pin `differs_with`. With `build_args` its commands see the variant's `build_args`. One that `repeats` can be
     used several times. `made_of` decides the order: packages first, then sources and what is compiled from them, while
     nothing moves past what depends on anything. `instead_of` are names of tools that users may look for, each with how

@@ -57,7 +57,7 @@ class Claim(RecipePart):
 
 
 def unit_factor(unit: str, other: str) -> float | None:
-    """What a number in `unit` is multiplied by to be in the other; None where they measure different things."""
+    """What a number in `unit` is multiplied by to be in the other; None if they measure different things."""
     if unit == other:
         return 1.0
     return 10.0 ** (_TIMES[unit] - _TIMES[other]) if unit in _TIMES and other in _TIMES else None

@@ -77,7 +77,7 @@ def load_recipe(name: str) -> Recipe:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The recipe and the variant of `NAME[:VARIANT]` or `PATH[:VARIANT]`; the variant is empty where none is named."""
+    """The recipe and the variant of `NAME[:VARIANT]` or `PATH[:VARIANT]`; the variant is empty if none is named."""
     path = re.fullmatch(r"(.*\.yaml)(?::([^/:]*))?", text, re.DOTALL)
     if path:
         return path[1], path[2] or ""

@@ -16,7 +16,7 @@ from reprokit.untrusted import files
 def add_variant(target: Target, name: str, description: str, pins: Mapping[str, str]) -> None:
     """Write a variant that extends the target's with these pins; `base` is the image.
 
-    Raises UsageError, and OSError where the file cannot be written.
+    Raises UsageError, and OSError if the file cannot be written.
     """
     where = str(target.path)
     if name in target.recipe.variants:

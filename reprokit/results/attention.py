@@ -73,7 +73,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Measured:
-    """The results of one machine. `peaks`: GFLOP/s by dtype; `bandwidth`: GB/s, None where not measured."""
+    """The results of one machine. `peaks`: GFLOP/s by dtype; `bandwidth`: GB/s, None if not measured."""
 
     cells: Sequence[Cell]
     peaks: Mapping[str, float] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from reprokit.results.likeness import Group, has_params
 
 
 def command_of(recipe: Recipe, claim: Claim) -> str:
-    """The command that measures a claim, or "" where no benchmark does."""
+    """The command that measures a claim, or "" if no benchmark does."""
     for name, benchmark in recipe.benchmarks.items():
         if claim.benchmark not in ("", name):
             continue

@@ -33,7 +33,7 @@ _IMAGE = ("variant", "image_digest", "input_hash", "environment")
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """`measured` is in the claim's unit; `ratio` is measured over claimed, with its 95 % interval where known.
+    """`measured` is in the claim's unit; `ratio` is measured over claimed, with its 95 % interval if known.
 
     `command` would measure the claim. `groups` are what the claim was judged by.
     """
@@ -299,7 +299,7 @@ def _ratio_found(
 
 
 def _ratio(value: float | None, other: float) -> float | None:
-    """None where there is none: of numbers of 0 or less, and beyond what a float holds."""
+    """None if there is none: of numbers of 0 or less, and beyond what a float holds."""
     if value is None or value <= 0 or other <= 0:
         return None
     ratio = value / other

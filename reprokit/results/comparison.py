@@ -105,7 +105,7 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
 
 
 def _units(parts: Sequence[tuple[float, ...]], most_runs: int) -> list[float]:
-    """What is compared: medians of runs where both sets have enough runs, else samples, in order of measurement."""
+    """What is compared: medians of runs if both sets have enough runs, else samples, in order of measurement."""
     if most_runs < _RUNS:
         return [sample for part in parts for sample in part]
     return [statistics.median(part) for part in parts]

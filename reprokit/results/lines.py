@@ -122,7 +122,7 @@ def _locked(folder: Folder, path: str) -> Iterator[int]:
 
 
 def _repaired(handle: int, where: str) -> int:
-    """Remove an incomplete last line, or end it where only its line end is missing; returns the size."""
+    """Remove an incomplete last line, or end it if only its line end is missing; returns the size."""
     size = start = os.fstat(handle).st_size
     blocks: list[bytes] = []
     while start and not (blocks and b"\n" in blocks[-1]):

@@ -61,7 +61,7 @@ class Plot:
 
 
 def plots(groups: Sequence[Group]) -> list[Plot]:
-    """The plots of one metric under one set of conditions. Raises UsageError where matplotlib is missing."""
+    """The plots of one metric under one set of conditions. Raises UsageError if matplotlib is missing."""
     with plotting():
         return _plots(groups)
 
@@ -101,7 +101,7 @@ def _share(lines: Mapping[str, Sequence[Group]], groups: Sequence[Group]) -> str
 
 
 def check_suffix(file: Path) -> None:
-    """Raises UsageError where plots have no such format."""
+    """Raises UsageError if plots have no such format."""
     if file.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError("a plot is a .svg, .png or .pdf file", str(file))
 
@@ -117,7 +117,7 @@ def save(figure: Figure, file: Path) -> None:
 
 @contextmanager
 def plotting(settings: dict[Any, Any] = _SETTINGS) -> Iterator[None]:
-    """Draw with our settings. Raises UsageError where matplotlib is missing.
+    """Draw with our settings. Raises UsageError if matplotlib is missing.
 
     It warns about letters without a glyph, which the reader's font may have.
     """
@@ -233,7 +233,7 @@ def _spot(x: float, y: float, line: int, name: str, case: str, group: Group) -> 
 
 
 def _scales(axes: Any, points: Sequence[tuple[float, float]]) -> None:
-    """Logarithmic where all values are positive and span more than a factor of 20."""
+    """Logarithmic if all values are positive and span more than a factor of 20."""
     from matplotlib.ticker import NullFormatter
 
     for values, name in (([x for x, _ in points], "x"), ([y for _, y in points], "y")):

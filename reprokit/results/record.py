@@ -32,7 +32,7 @@ _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 @pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
 class MachineFacts:
-    """What does not change while a machine runs; 0 and empty where unknown. Sizes are bytes."""
+    """What does not change while a machine runs; 0 and empty if unknown. Sizes are bytes."""
 
     sockets: _Count = 0
     cores: _Count = 0
@@ -43,11 +43,11 @@ class MachineFacts:
 
 @pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
 class MachineState:
-    """What changes, seen before and after a benchmark; None and empty where unknown.
+    """What changes, seen before and after a benchmark; None and empty if unknown.
 
     `load` is the number of processors that others kept busy, `throttles` counts the CPU's thermal slow-downs since it
     started. Clocks are MHz, temperatures degrees Celsius. The `gpu_` lists have one entry for each GPU, None and ""
-    where it is unknown.
+    if it is unknown.
     """
 
     load: FiniteFloat | None = None
@@ -73,7 +73,7 @@ class Record:
     may use, `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
     whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit
     verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or
-    `overhead` where the benchmark counts its work. `checked` is the number of results that a run compared with a
+    `overhead` if the benchmark counts its work. `checked` is the number of results that a run compared with a
     reference, all of which were right. `warnings` are reasons to doubt the samples. Empty means unknown; older records
     lack the later fields.
     """

@@ -50,7 +50,7 @@ class VariantFacts:
     """What the report says about a variant besides its records.
 
     `findings` are those of `check`, in words; `sizes` are the bytes of each block of the image that was measured last,
-    empty where the engine does not have it.
+    empty if the engine does not have it.
     """
 
     name: str

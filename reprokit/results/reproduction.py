@@ -39,7 +39,7 @@ class ReproductionStep:
 class Journal:
     """The steps of the last try, in reprokit's state folder.
 
-    `state` is a text that differs where steps have to be done again. Steps change it themselves: they lock and build.
+    `state` is a text that differs if steps have to be done again. Steps change it themselves: they lock and build.
     """
 
     def __init__(self, target: Target, fresh: bool, state: Callable[[], str]) -> None:

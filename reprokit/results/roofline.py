@@ -29,7 +29,7 @@ class CountedMeasurement(Protocol):
 
 
 def limits(measured: Sequence[CountedMeasurement]) -> list[str]:
-    """`compute`, `bandwidth`, `overhead`, or "" where unknown, for each measurement of one run.
+    """`compute`, `bandwidth`, `overhead`, or "" if unknown, for each measurement of one run.
 
     A program counts its work in metrics that end in `.work` (GFLOP) and `.traffic` (MB) with the parameters of the
     time, without `impl`, and measures `machine.peak` (GFLOP/s, by dtype) and `machine.bandwidth` (GB/s).
@@ -91,7 +91,7 @@ def _counted(measured: Sequence[CountedMeasurement]) -> dict[tuple[str, str], fl
 def _work(
     time: CountedMeasurement, counted: Mapping[tuple[str, str], float]
 ) -> tuple[float | None, float | None, float]:
-    """The counted work and traffic of a measured time, None where unknown, and its seconds, 0 for another unit."""
+    """The counted work and traffic of a measured time, None if unknown, and its seconds, 0 for another unit."""
     prefix, case = time.metric.partition(".")[0], _case(time.params)
     seconds = statistics.median(time.samples) * (unit_factor(time.unit, "s") or 0.0)
     return counted.get((f"{prefix}.work", case)), counted.get((f"{prefix}.traffic", case)), seconds

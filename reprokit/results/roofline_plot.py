@@ -22,7 +22,7 @@ class Roof:
 
 
 def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: Path) -> None:
-    """Draw into `file`, by its suffix. Raises UsageError where matplotlib is missing, EngineError."""
+    """Draw into `file`, by its suffix. Raises UsageError if matplotlib is missing, EngineError."""
     with plotting():
         from matplotlib.figure import Figure
 

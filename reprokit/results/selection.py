@@ -36,7 +36,7 @@ class Selection:
 def selection(text: str, found: Iterable[Group]) -> Selection:
     """Read `FIELD=VALUE,...`; a word alone is the beginning of a commit, image or input hash, a node or a variant.
 
-    Raises UsageError where a field is unknown, or nothing that was `found` has such a word.
+    Raises UsageError if a field is unknown, or nothing that was `found` has such a word.
     """
     terms = []
     for part in text.split(","):

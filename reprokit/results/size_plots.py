@@ -15,7 +15,7 @@ _GB = 1e9
 def draw_sizes(images: Sequence[SizedImage], file: Path) -> None:
     """Draw bars of blocks in GB into `file`, by its suffix. What another image has too is hatched.
 
-    Raises UsageError where matplotlib is missing, EngineError where the file cannot be written.
+    Raises UsageError if matplotlib is missing, EngineError if the file cannot be written.
     """
     with plotting():
         from matplotlib.figure import Figure

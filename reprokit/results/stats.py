@@ -40,10 +40,10 @@ Judgement = Literal["higher", "lower", "no difference found", "too few samples"]
 
 @dataclass(frozen=True)
 class Effect:
-    """The median of B as a multiple of that of A, with its 95 % interval; None where A's median is 0 or negative.
+    """The median of B as a multiple of that of A, with its 95 % interval; None if A's median is 0 or negative.
 
     `p` is the two-sided probability of such ranks without a difference. `needed` is the number of samples in each set
-    that would find a slow-down of 5 % in 9 of 10 comparisons, None where unknown.
+    that would find a slow-down of 5 % in 9 of 10 comparisons, None if unknown.
     """
 
     ratio: float | None
@@ -55,7 +55,7 @@ class Effect:
 
 
 def effect(a: Sequence[float], b: Sequence[float]) -> Effect:
-    """Compare samples in the order of measurement. Raises UsageError where scipy is missing."""
+    """Compare samples in the order of measurement. Raises UsageError if scipy is missing."""
     first, second = statistics.median(a), statistics.median(b)
     dependence = _dependence(a, b)
     ratio = second / first if first > 0 and second < first * 1e150 else None
@@ -75,7 +75,7 @@ def effect(a: Sequence[float], b: Sequence[float]) -> Effect:
 def ratio_interval(
     a: Sequence[float], b: Sequence[float], dependence: float = 1.0
 ) -> tuple[float | None, float | None]:
-    """The 95 % interval of median(b) / median(a) by bootstrap; None where it cannot be known."""
+    """The 95 % interval of median(b) / median(a) by bootstrap; None if it cannot be known."""
     if min(len(a), len(b)) < 2 or min(*a, *b) <= 0:
         return None, None
     middle = math.log(statistics.median(b)) - math.log(statistics.median(a))
@@ -110,7 +110,7 @@ def _p_value(a: Sequence[float], b: Sequence[float], dependence: float) -> float
         raise UsageError("comparing results needs scipy", hint=hint) from None
     exact = len(a) * len(b) <= _EXACT_MOST and len({*a, *b}) == len(a) + len(b)
     p = float(mannwhitneyu(a, b, method="exact" if exact else "asymptotic").pvalue)
-    if not 0 < p < 1:  # NaN where all samples are equal
+    if not 0 < p < 1:  # NaN if all samples are equal
         return 0.0 if p == 0 else 1.0
     # Through the upper tail, which is exact for the smallest p, too.
     return float(2 * norm.sf(norm.isf(p / 2) / math.sqrt(dependence)))
@@ -149,7 +149,7 @@ def _drifts(a: Sequence[float], b: Sequence[float]) -> bool:
 
 
 def _spread(samples: Sequence[float]) -> float:
-    """The coefficient of variation, from logarithms; infinite where a sample is not positive."""
+    """The coefficient of variation, from logarithms; infinite if a sample is not positive."""
     if len(samples) < 2 or min(samples) <= 0:
         return math.inf
     logarithms = list(map(math.log, samples))

@@ -71,7 +71,7 @@ class TrialResult:
 
 
 def exit_code(results: list[TrialResult]) -> int:
-    """0 without failures; 4 where all came from the network, else 1; 3 where everything was skipped."""
+    """0 without failures; 4 if all came from the network, else 1; 3 if everything was skipped."""
     codes = {result.exit_code for result in results if result.status == "fail"}
     if not codes:
         return 3 if results and all(result.status == "skip" for result in results) else 0

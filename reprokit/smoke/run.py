@@ -76,7 +76,7 @@ class Trial:
         return TrialResult(target.label, tuple(steps), failed)
 
     def _open(self, stack: ExitStack, target: Target, gpu: bool) -> tuple[Execute, bool]:
-        """A container, and whether it has a GPU where a command needs one."""
+        """A container, and whether it has a GPU if a command needs one."""
         execute = stack.enter_context(self.container(target))
         return execute, gpu and probe(execute).has_gpu
 
@@ -145,7 +145,7 @@ def fresh_container(engine: Engine, target: Target) -> Iterator[Execute]:
 
 
 def judge(target: Target, command: Smoke, done: Completed) -> None:
-    """Raises CommandFailed where the command failed, or its output does not match what the recipe expects."""
+    """Raises CommandFailed if the command failed, or its output does not match what the recipe expects."""
     output = done.stdout + done.stderr
     if done.exit_code:
         last = output.strip().splitlines()[-1:] or ["no output"]

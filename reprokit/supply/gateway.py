@@ -72,7 +72,7 @@ class Gateway:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __enter__(self) -> Gateway:
-        """Raises SourceError where an apt package is not in the store."""
+        """Raises SourceError if an apt package is not in the store."""
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
         self._sets: dict[str, dict[str, InputServer]] = {}
         for each in self.inputs.servers.values():

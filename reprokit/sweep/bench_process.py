@@ -40,7 +40,7 @@ def bench_command(job: Job, records: str, on: str = "", device: str = "") -> lis
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """`error` is "" where the process succeeded; `lost` and `log` as in JobAnswer."""
+    """`error` is "" if the process succeeded; `lost` and `log` as in JobAnswer."""
 
     output: str
     error: str = ""

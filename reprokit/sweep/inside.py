@@ -1,4 +1,4 @@
-"""Measure a job where no engine is: in a container that the cluster started, or through one that it starts.
+"""Measure a job if no engine is: in a container that the cluster started, or through one that it starts.
 
 This module, run with FOLDER TASK, is what a task of a Slurm job array runs.
 """
@@ -89,7 +89,7 @@ def execute(
 
 
 def _present(run: Execute, workdir: str, file: Input) -> None:
-    """Raises Absent where data is missing: only `reprokit bench` places it."""
+    """Raises Absent if data is missing: only `reprokit bench` places it."""
     if run(["test", "-e", file.path], workdir=workdir).exit_code:
         raise Absent(f"the data {file.data} is not in the workspace", file.path, "copy it there")
 

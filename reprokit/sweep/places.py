@@ -85,7 +85,7 @@ class PlaceRunner:
         return [place for place in places if self._lost[place.key, job.label] < _MOST_LOST]
 
     def _free(self, job: Job, place: JobPlace) -> str | None:
-        """The GPU for a job, `_WHOLE` for one that has the place to itself, None where it must wait."""
+        """The GPU for a job, `_WHOLE` for one that has the place to itself, None if it must wait."""
         used = {device for key, device in self._busy if key == place.key}
         if job.gpu != "none" and place.gpus:
             return None if _WHOLE in used else next((gpu for gpu in place.gpus if gpu not in used), None)

@@ -88,7 +88,7 @@ class ClusterSearch:
     def run(self) -> MachineFields:
         """Search to the end; returns what all machines of the search are.
 
-        Raises WorkFailed where a measurement fails on several machines; all others of its round are kept, too.
+        Raises WorkFailed if a measurement fails on several machines; all others of its round are kept, too.
         """
         machine, unlike = self._chosen()
         asked: set[str] = set()
@@ -216,7 +216,7 @@ def stored(record: Record) -> str:
 
 
 def _name(record: Record) -> str:
-    """As the search names it; "" where job or number is no text, as no stored record has them."""
+    """As the search names it; "" if job or number is no text, as no stored record has them."""
     words = [record.params["job"], record.params["id"]]
     return " ".join(words) if all(isinstance(word, str) for word in words) else ""
 

@@ -40,7 +40,7 @@ def connected() -> Iterator[Any]:
     address = os.environ.get("RAY_ADDRESS") or "auto"
     hint = "`ray start --head` starts a cluster; RAY_ADDRESS names another one"
     if found := re.fullmatch(r"(.+):([0-9]{1,5})", address.removeprefix("ray://")):
-        try:  # where nothing answers, Ray ends the process
+        try:  # if nothing answers, Ray ends the process
             socket.create_connection((found[1].strip("[]"), int(found[2])), _CONNECT_S).close()
         except (OSError, OverflowError) as error:
             raise EngineError(f"no Ray cluster: {error}", address, hint) from None

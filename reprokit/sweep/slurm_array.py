@@ -48,7 +48,7 @@ Command = Callable[[Sequence[str]], str]
 
 
 def command(words: Sequence[str]) -> str:
-    """The output of a command of Slurm. Raises EngineError where it fails."""
+    """The output of a command of Slurm. Raises EngineError if it fails."""
     try:
         done = run(words, _COMMAND_S, COMMAND_ANSWER)
     except (OSError, subprocess.SubprocessError, Flood) as error:
@@ -160,7 +160,7 @@ class SlurmRunner:
         return _Array(number, folder, dict(enumerate(jobs)))
 
     def _excluded(self, job: Job) -> list[str]:
-        """The nodes where a job failed, unless there is no other."""
+        """The nodes if a job failed, unless there is no other."""
         if not job.avoid:
             return []
         nodes = self._command(["sinfo", "--noheader", "--Node", "--format=%N"]).split()
@@ -181,7 +181,7 @@ class SlurmRunner:
                 yield answer
 
     def _tasks(self, array: _Array) -> set[int]:
-        """The tasks of an array that wait or run; all that have not answered where Slurm does not reply."""
+        """The tasks of an array that wait or run; all that have not answered if Slurm does not reply."""
         try:
             found = self._command(["squeue", "--noheader", "--array", f"--jobs={array.number}", "--format=%K"])
         except EngineError as error:
@@ -220,7 +220,7 @@ def array_script(folder: Path) -> str:
 
 
 def _answer(folder: Path, name: str, job: Job) -> JobAnswer | None:
-    """The answer in a task's file, None where there is no file yet."""
+    """The answer in a task's file, None if there is no file yet."""
     try:
         with files.Folder(folder) as opened:
             data = parsed(opened.read(name, 2 * MOST_OUTPUT))

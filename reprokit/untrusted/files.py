@@ -230,7 +230,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def read(path: Path, most: int) -> bytes:
-    """A regular file of at most `most` bytes. Raises as `opened`, and UsageError where there is more."""
+    """A regular file of at most `most` bytes. Raises as `opened`, and UsageError if there is more."""
     with opened(path) as file:
         return _bounded(file, most, path)
 
@@ -245,7 +245,7 @@ def _bounded(file: IO[bytes], most: int, path: Path) -> bytes:
 def pack(root: Path, tar: tarfile.TarFile, leaves_out: Callable[[str], bool]) -> None:
     """Add what is beneath a folder to a tar: folders, regular files, and links as they are; without owners.
 
-    Whatever else is there is passed over, and what `leaves_out` of its name. Raises UsageError where an entry is
+    Whatever else is there is passed over, and what `leaves_out` of its name. Raises UsageError if an entry is
     replaced meanwhile, or folders are too deep; OSError as the system says.
     """
     try:

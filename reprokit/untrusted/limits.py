@@ -40,7 +40,7 @@ class Limit:
 
     @property
     def most(self) -> int:
-        """The limit in force. Raises UsageError where the variable is no number."""
+        """The limit in force. Raises UsageError if the variable is no number."""
         text = os.environ.get(self.variable, "")
         if text and not (text.isascii() and text.isdigit() and len(text) < 19):
             raise UsageError(f"{text[:40]!r} is not an integer", f"${self.variable}")
@@ -54,7 +54,7 @@ class Limit:
         return f"if you trust it, raise the limit: {self.variable}={enough}"
 
     def check(self, found: int, what: str, where: str = "") -> None:
-        """Raises UsageError where `found` is more; `what` continues "more than N ..."."""
+        """Raises UsageError if `found` is more; `what` continues "more than N ..."."""
         if found > self.most:
             raise UsageError(f"more than {self.most} {what}", where, self._hint(max(found, 2 * self.most)))
 

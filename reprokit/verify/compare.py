@@ -142,5 +142,5 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def changed_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
-    """Settings that differ, with both values, empty where there is none."""
+    """Settings that differ, with both values, empty if there is none."""
     return differences(settings(one), settings(other))[:_KEPT]

@@ -159,7 +159,7 @@ def digest(image: ComparedImage) -> str:
 
 
 def _bounded(folder: Path) -> Callable[[Iterable[bytes], Callable[[bytes], object]], Layer]:
-    """`copy`, which stops where layers need more than the limit or than the disk has."""
+    """`copy`, which stops if layers need more than the limit or than the disk has."""
     written, free = 0, free_bytes(folder)
 
     def counted(blocks: Iterable[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""An Apptainer definition file, and the SIF where Apptainer is installed.
+"""An Apptainer definition file, and the SIF if Apptainer is installed.
 
 The format: apptainer.org/docs/user, "Definition Files". Apptainer reads ENV from the image, so the file states only
 where the image comes from, how commands start, and what the image is.

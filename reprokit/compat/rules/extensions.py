@@ -1,4 +1,4 @@
-"""Extensions of torch that look for its CUDA: apex where it is built, bitsandbytes where it is imported."""
+"""Extensions of torch that look for its CUDA: apex if it is built, bitsandbytes if it is imported."""
 
 from __future__ import annotations
 

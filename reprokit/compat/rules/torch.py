@@ -58,7 +58,7 @@ def _judge_bound(view: View, release: str, gcc: str) -> Iterator[Verdict]:
 
 @combination_rule("torch-gcc-most", of="torch cuda gcc", purposes=COMPILE)
 def newest_gcc(view: View, version: str, release: str, gcc: str) -> Iterator[Verdict]:
-    """The bound of releases whose extension builder refuses 10.2.1 where the bound is 10.0.0."""
+    """The bound of releases whose extension builder refuses 10.2.1 if the bound is 10.0.0."""
     for row in rows_for(view.facts.torch_build.cpp_extension.gcc_most, version):
         most = row.cuda.get(series(release))
         if most and not at_most(gcc, most):
@@ -109,7 +109,7 @@ def exists(view: View, version: str) -> Iterator[Verdict]:
 
 @combination_rule("torch-assumed-build", of="torch", changes="")
 def assumed(view: View, version: str) -> Iterator[Verdict]:
-    """Say which build was judged where the pin names none."""
+    """Say which build was judged if the pin names none."""
     torch, build = view.pin("torch"), view.torch_build(version)
     if torch and build and not torch.local:
         default, sources = view.facts.torch.releases[version].default, view.facts.torch.releases[version].source
@@ -204,7 +204,7 @@ def _sms(sms: tuple[int, ...]) -> str:
 
 @rule("torch-cpu-build", changes="torch", purposes=CODE)
 def cpu_build(view: View) -> Iterator[Problem]:
-    """A CPU build where a GPU is needed."""
+    """A CPU build if a GPU is needed."""
     torch = view.known("torch")
     if torch and torch.local.startswith("cpu") and view.stack.needs_gpu == "required":
         reason = "this is a CPU build, but the stack needs a GPU; pin a CUDA build, such as torch=2.6.0+cu124"

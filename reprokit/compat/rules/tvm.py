@@ -30,7 +30,7 @@ def tvm_llvm(view: View, version: str, llvm: str) -> Iterator[Verdict]:
 
 @rule("tvm-backends", purposes=COMPILE)
 def backends(view: View) -> Iterator[Problem]:
-    """TVM is compiled without LLVM or CUDA where the stack has none."""
+    """TVM is compiled without LLVM or CUDA if the stack has none."""
     tvm, facts = view.known("tvm"), view.facts.tvm
     if tvm is None or any(facts.releases[v].wheel for v in tvm.versions):
         return

@@ -62,7 +62,7 @@ def _distance(view: View, name: str, texts: list[str]) -> Callable[[str], int]:
 
 
 def _steps(versions: list[str]) -> Callable[[str, str], int]:
-    """How many series lie between two of `versions`, `11.8` of 11.8.0 being one; 0 where one is no version."""
+    """How many series lie between two of `versions`, `11.8` of 11.8.0 being one; 0 if one is no version."""
     places = {k: i for i, k in enumerate(sorted({_series(v) for v in versions}))}
 
     def steps(one: str, other: str) -> int:

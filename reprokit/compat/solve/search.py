@@ -100,7 +100,7 @@ class _Search:
         return None
 
     def _learn(self, rule: CompatRule, conflict: Conflict, pins: dict[str, str]) -> list[Conflict]:
-        """The conflict, and those of the same rule where one of its pins has another value."""
+        """The conflict, and those of the same rule if one of its pins has another value."""
         first = self._narrowed(rule, conflict, pins, conflict.pins)
         idle = conflict.pins - first.pins
         found = [first]
@@ -131,7 +131,7 @@ class _Search:
         )
 
     def _named(self, finding: Finding, pins: dict[str, str]) -> set[str]:
-        """The pins that a finding speaks of; the base image where it speaks of what is inside."""
+        """The pins that a finding speaks of; the base image if it speaks of what is inside."""
         named = ({subject.partition("=")[0] for subject in finding.subjects} & set(PIN_NAMES)) - self._resolved
         return named if named <= set(pins) else {*named, "base"}
 

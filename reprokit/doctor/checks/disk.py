@@ -1,4 +1,4 @@
-"""Free space and inodes where the engine keeps images, and where reprokit and programs write."""
+"""Free space and inodes if the engine keeps images, and where reprokit and programs write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def find(host: Examined) -> Iterator[Finding]:
 
 
 def free_bytes(host: Examined, folder: str) -> int | None:
-    """Bytes free to the login in a folder, None where unknown."""
+    """Bytes free to the login in a folder, None if unknown."""
     found = counts(host.ask(_DF.format(folder=shlex.quote(folder))).one("kilobytes"))
     return found[1] * 1024 if found else None
 

@@ -72,7 +72,7 @@ def _judged(way: str, listed: list[str] | None, expected: int) -> Iterator[Findi
 
 
 def _gpus_in_container(engine: Engine, requests: list[dict[str, Any]]) -> list[str] | None:
-    """The lines of `nvidia-smi -L` in a container, None where only its start could be tried.
+    """The lines of `nvidia-smi -L` in a container, None if only its start could be tried.
 
     Raises EngineError, NoAnswer.
     """
@@ -107,7 +107,7 @@ def _gpus_in_container(engine: Engine, requests: list[dict[str, Any]]) -> list[s
 
 
 def _base(engine: Engine) -> str:
-    """A base that reprokit made itself, "" where there is none; nothing of a stranger's image runs for a check."""
+    """A base that reprokit made itself, "" if there is none; nothing of a stranger's image runs for a check."""
     tags = [tag for image in engine.images([]) for tag in image.get("RepoTags") or ()]
     return next((tag for tag in sorted(tags) if tag.startswith(f"{OWN_IMAGES}/base:")), "")
 

@@ -1,4 +1,4 @@
-"""Memory, swap and /dev/shm, for a recipe where one is named."""
+"""Memory, swap and /dev/shm, for a recipe if one is named."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PER_JOB = 2 << 30  # a compiler of CUDA or of C++ templates takes about this mu
 
 
 def total(host: Examined) -> int | None:
-    """Bytes of memory, as `check` counts them; None where unknown."""
+    """Bytes of memory, as `check` counts them; None if unknown."""
     return _total(host.ask(_SCRIPT))
 
 

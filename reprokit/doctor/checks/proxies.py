@@ -59,7 +59,7 @@ def shown(proxy: str) -> str:
 
 
 def _connection_error(proxy: str) -> str:
-    """Why the proxy accepts no connection, "" where it does."""
+    """Why the proxy accepts no connection, "" if it does."""
     try:
         address = urlsplit(proxy if "://" in proxy else f"http://{proxy}")
         port = address.port or _PORTS.get(address.scheme, 0)

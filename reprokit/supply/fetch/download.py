@@ -71,7 +71,7 @@ class Download:
     _came: int = 0
 
     def run(self) -> None:
-        """Raises Unobtainable, Stopped, and OSError where the partial file cannot be written."""
+        """Raises Unobtainable, Stopped, and OSError if the partial file cannot be written."""
         self._furthest = self.partial.offset
         if self._size is not None and self.partial.offset == self._size:
             if not self.partial.differs(self.locked):
@@ -143,7 +143,7 @@ class Download:
     def _attempt(self, url: str) -> tuple[Refusal | None, int]:
         """The error of one request, None if the file is complete; and how many bytes arrived.
 
-        Bytes that can belong to the file are kept. Raises OSError where the partial file cannot be written; Stopped.
+        Bytes that can belong to the file are kept. Raises OSError if the partial file cannot be written; Stopped.
         """
         self._came = 0
         refusal = None

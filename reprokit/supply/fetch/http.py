@@ -48,7 +48,7 @@ class Answer:
         self.chunked = response.headers.get("Transfer-Encoding", "").lower() == "chunked"
 
     def read(self) -> bytes:
-        """The next bytes, nothing at the body's end. Raises Refusal where the connection fails or stalls."""
+        """The next bytes, nothing at the body's end. Raises Refusal if the connection fails or stalls."""
         with _refusals():
             return self._response.read1(_BLOCK, decode_content=False)
 
@@ -91,7 +91,7 @@ class Client:
     def ask(self, url: str, headers: Mapping[str, str] | None = None, method: str = "GET") -> Iterator[Answer]:
         """The answer to a request, whatever its status, after at most 10 redirects.
 
-        Raises Refusal where there is none, or where a redirect leads from https:// to http:// or to anything else.
+        Raises Refusal if there is none, or if a redirect leads from https:// to http:// or to anything else.
         """
         address = _address(url)
         if address.scheme not in _PORTS or not address.hostname:
@@ -247,7 +247,7 @@ def same_server(one: SplitResult, other: SplitResult) -> bool:
 def tls_context(settings: Settings, trusted: bool = False, own: bool = True) -> ssl.SSLContext:
     """Certificates of the settings, else of the first variable that names a file, else of the system.
 
-    The client certificate is used only for servers of the user's `own`. Raises SourceError where such a file cannot be
+    The client certificate is used only for servers of the user's `own`. Raises SourceError if such a file cannot be
     read.
     """
     named = settings.ca_file or next((os.environ[name] for name in _CA_VARIABLES if os.environ.get(name)), None)
@@ -270,7 +270,7 @@ def tls_context(settings: Settings, trusted: bool = False, own: bool = True) -> 
 
 
 def read_netrc() -> netrc.netrc | None:
-    """The user's netrc file, None where there is none that can be read."""
+    """The user's netrc file, None if there is none that can be read."""
     file = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
     try:
         return netrc.netrc(file)

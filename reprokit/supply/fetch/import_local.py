@@ -21,7 +21,7 @@ def import_files(folder: Path, inputs: Iterable[LockedInput], store: Store) -> i
     """Copy missing files that `folder` or its subfolders have, by size and sha256; returns how many.
 
     Copied and never linked: a later change of the user's file would change the store's. Raises UsageError for a missing
-    folder, EngineError where the disk is too small.
+    folder, EngineError if the disk is too small.
     """
     if not folder.is_dir():
         raise UsageError("no such folder", str(folder))

@@ -40,7 +40,7 @@ class Measure:
         """sha256 and size in bytes of the file at these addresses.
 
         Where the checksum is known, only the size is asked for; if the addresses disagree, or without a checksum, the
-        file is downloaded into the store. Raises SourceError where no address has it, or where its checksum differs.
+        file is downloaded into the store. Raises SourceError if no address has it, or if its checksum differs.
         """
         if sha256:
             stored = self.store.path(sha256)
@@ -66,8 +66,8 @@ class Measure:
         """Download a file into the store; its sha256 and size in bytes.
 
         The first address that gives a complete file decides. There is no checksum to compare with, so an interrupted
-        download continues only where a strong ETag proves that the file is the same, and a file of unknown length is
-        refused. Raises SourceError with the last error of every address, EngineError where the store is not writable.
+        download continues only if a strong ETag proves that the file is the same, and a file of unknown length is
+        refused. Raises SourceError with the last error of every address, EngineError if the store is not writable.
         """
         unknown = LockedInput("files", place(urls[0]) if urls else "", "", 0, {}, tuple(urls))
         with self.store.scratch() as scratch:
@@ -86,7 +86,7 @@ class Measure:
                 raise SourceError(f"cannot download the file: {reasons or 'it has no address'}", where) from None
 
     def size(self, url: str) -> int | None:
-        """The size that a server states for the file, None where it states none."""
+        """The size that a server states for the file, None if it states none."""
         if url.startswith("file:"):
             path = Path(unquote(urlsplit(url).path))
             if not self.settings.own.holds(url):

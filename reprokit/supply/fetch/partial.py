@@ -92,7 +92,7 @@ class Partial:
         self.url, self.etag = redact(url), etag
 
     def write(self, block: bytes) -> None:
-        """Append. Raises OSError where the disk is full; the bytes that fit are kept."""
+        """Append. Raises OSError if the disk is full; the bytes that fit are kept."""
         if self.offset and self._noted != (self.url, self.etag):  # most files are one block and need none
             self._noted = (self.url, self.etag)
             self._sidecar.write_text(json.dumps({"url": self.url, "etag": self.etag}))
@@ -122,7 +122,7 @@ class Partial:
         return self._digest.hexdigest()
 
     def differs(self, locked: LockedInput) -> str:
-        """How the bytes so far differ from the locked checksum; empty where they match, or where there is none."""
+        """How the bytes so far differ from the locked checksum; empty if they match, or if there is none."""
         for name, expected, digest in (("sha256", locked.sha256, self._digest), ("md5", locked.md5, self._md5)):
             if expected and digest and digest.hexdigest() != expected:
                 return f"expected {name} {expected}, got {digest.hexdigest()}"

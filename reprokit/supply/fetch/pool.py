@@ -78,7 +78,7 @@ def fetch_all(
 
 
 def check_space(missing: Sequence[LockedInput], store: Store) -> None:
-    """Raises EngineError where the missing bytes do not fit on the disk."""
+    """Raises EngineError if the missing bytes do not fit on the disk."""
     require_space(_bytes_left(missing, store), store.root)
 
 

@@ -69,7 +69,7 @@ KIND = Files("files", "files")
 def lock_file(file: RecipeFile | Data, mirrors: Mirrors) -> PlainFile:
     """A file with its checksum and size. It is downloaded if the recipe gives no checksum.
 
-    Raises SourceError naming the file where no address has it, or where its checksum differs from the recipe's.
+    Raises SourceError naming the file where no address has it, or if its checksum differs from the recipe's.
     """
     fields = {"name": file.name, **({"sha256": file.sha256} if file.sha256 else {})}
     urls = list(mirrors.urls(LockedInput("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))

@@ -32,8 +32,8 @@ class InputRequest:
     """What a variant requires: its recipe, and what the recipe's blocks add.
 
     `alone` are the requirements that a block installs by itself, by block, and `bounds` what limits the dependencies of
-    each. `platform` is None where the variant needs
-    no Python packages. `machine` is the image's, such as `x86_64`. Entries of `old` stay in a new lock where they fit,
+    each. `platform` is None if the variant needs
+    no Python packages. `machine` is the image's, such as `x86_64`. Entries of `old` stay in a new lock if they fit,
     except for those named in `freed`. With `as_of` (ISO 8601), kinds whose sources give upload times resolve to what
     there was then. `checksums` are the sha256 that requirements files allow, by project. `refs` are the locked commits
     of tags and branches by address and name. `followed` are sets of apt packages of another lock.
@@ -86,7 +86,7 @@ class PreparedBase(Protocol):
 
 @dataclass(frozen=True)
 class Tools:
-    """What kinds work with. `base` is called only where a kind needs the base image."""
+    """What kinds work with. `base` is called only if a kind needs the base image."""
 
     mirrors: Mirrors
     engine: Engine
@@ -101,9 +101,9 @@ class Tools:
 class Moved:
     """A locked input that upstream has changed. `kind` is its section of the lock.
 
-    `locked` and `upstream` are versions, commits or checksums; `upstream` is empty where nothing is left. `what`:
+    `locked` and `upstream` are versions, commits or checksums; `upstream` is empty if nothing is left. `what`:
     upstream has a `newer` one; it `vanished`; it `changed` under the same name; its publisher `yanked` it; `unknown`
-    where upstream does not answer, with the reason as `upstream`.
+    if upstream does not answer, with the reason as `upstream`.
     """
 
     kind: str
@@ -126,7 +126,7 @@ class InputServer(Protocol):
 
     @property
     def address(self) -> str:
-        """What the build is given; empty where it asks for the original addresses."""
+        """What the build is given; empty if it asks for the original addresses."""
         ...
 
     def prepare(self, store: Store, scratch: Path) -> None:
@@ -140,7 +140,7 @@ class InputServer(Protocol):
 
 @dataclass(frozen=True)
 class SbomEntry:
-    """A package, commit or file in an SBOM: its package URL, its `type` there, and its sha256, "" where unknown.
+    """A package, commit or file in an SBOM: its package URL, its `type` there, and its sha256, "" if unknown.
 
     One that is `build_only` is not in the image.
     """
@@ -155,7 +155,7 @@ class SbomEntry:
 class Kind:
     """One kind of input, to be subclassed; methods that make no sense for a kind keep these defaults.
 
-    `name` is its section of the lock, `counted` what users call its entries. `always` is true where the gateway serves
+    `name` is its section of the lock, `counted` what users call its entries. `always` is true if the gateway serves
     it in builds without a lock too.
     """
 
@@ -188,7 +188,7 @@ class Kind:
         return ()
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
-        """What upstream no longer has as it is locked. Raises SourceError where upstream cannot be asked."""
+        """What upstream no longer has as it is locked. Raises SourceError if upstream cannot be asked."""
         return ()
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:

@@ -47,7 +47,7 @@ def lock_path(recipe: Path) -> Path:
 
 
 def read(path: Path) -> Lock:
-    """Read a lock. Raises UsageError naming file and line, FileNotFoundError where there is none."""
+    """Read a lock. Raises UsageError naming file and line, FileNotFoundError if there is none."""
     return parse(lock_text(path), str(path), path.name.removesuffix(SUFFIX))
 
 
@@ -92,7 +92,7 @@ def write(path: Path, lock: Lock) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises EngineError where the folder of the lock is read-only."""
+    """Raises EngineError if the folder of the lock is read-only."""
     disk.check_writable(path.parent, "the lock", _ELSEWHERE)
 
 

@@ -253,7 +253,7 @@ class Lock(Model):
     data: tuple[PlainFile | RecordFile, ...] = ()
 
     def changes(self, other: Lock) -> list[tuple[str, str, str]]:
-        """What another lock has in place of this one: names and both values, empty where there is none."""
+        """What another lock has in place of this one: names and both values, empty if there is none."""
         before, after = dict(self._values()), dict(other._values())
         names = sorted(before.keys() | after.keys())
         return [(n, before.get(n, ""), after.get(n, "")) for n in names if before.get(n) != after.get(n)]

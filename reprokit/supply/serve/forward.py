@@ -25,7 +25,7 @@ _HOP_BY_HOP = {
 
 
 def forward(handler: Handler, address: SplitResult) -> None:
-    """Send the handler's request on and stream the answer back; 502 with the reason where that fails.
+    """Send the handler's request on and stream the answer back; 502 with the reason if that fails.
 
     Files of a distribution's archive are first requested from the user's and the host's own mirrors.
     """

@@ -23,7 +23,7 @@ _BLOCK = 1 << 16
 
 
 def open_tunnel(handler: Handler, name: str) -> None:
-    """Connect to `host:port`, through the host's proxy if it has one; 502 with the reason where that fails."""
+    """Connect to `host:port`, through the host's proxy if it has one; 502 with the reason if that fails."""
     handler.close_connection = True
     host, _, port = name.rpartition(":")
     host = host.strip("[]")

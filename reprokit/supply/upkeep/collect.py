@@ -38,7 +38,7 @@ class Plan:
 def plan(store: Store, everything: bool = False, now: float | None = None) -> Plan:
     """What to remove at the time `now` (seconds since 1970), recent files too with `everything`.
 
-    The caller has the store `alone()`. Raises UsageError where a lock cannot be read.
+    The caller has the store `alone()`. Raises UsageError if a lock cannot be read.
     """
     now = time.time() if now is None else now
     names = names_of(all_locks(store))
@@ -67,7 +67,7 @@ def decide(
 def free(store: Store, found: Plan) -> None:
     """Remove it. After an interruption each file and repository is either complete or gone.
 
-    Raises EngineError where the system refuses.
+    Raises EngineError if the system refuses.
     """
     trash = store.root / "tmp"
     trash.mkdir(parents=True, exist_ok=True)

@@ -66,7 +66,7 @@ def names_of(locks: Iterable[Lock]) -> Names:
 
 
 def locked(text: str) -> tuple[Path, Lock]:
-    """The recipe's file and the matching variants of its lock. Raises UsageError where there is none.
+    """The recipe's file and the matching variants of its lock. Raises UsageError if there is none.
 
     The data of benchmarks belongs to the recipe, not to a single variant.
     """
@@ -100,7 +100,7 @@ class StoreRow:
 
 
 def everything(store: Store) -> list[StoreRow]:
-    """Everything in the store, by kind and name. Raises UsageError where a lock cannot be read."""
+    """Everything in the store, by kind and name. Raises UsageError if a lock cannot be read."""
     names = names_of(all_locks(store))
     stored = [*inventory.files(store), *inventory.repositories(store)]
     return _sorted(_row(names, each.key, each.size, True) for each in stored)

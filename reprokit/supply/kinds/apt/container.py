@@ -52,7 +52,7 @@ class CommandResult:
 class BaseApt:
     """Use as a context manager: inside it the container runs, with today's package lists.
 
-    Its network is a gateway, which uses the host's mirrors and proxies. Raises SourceError where the lists cannot be
+    Its network is a gateway, which uses the host's mirrors and proxies. Raises SourceError if the lists cannot be
     downloaded, EngineError.
     """
 

@@ -86,7 +86,7 @@ def proxies_of(dump: str) -> dict[str, str]:
 
 
 def remember_archive(store: Store, archive: str, base_url: str) -> None:
-    """Remember where `lock` found an archive (`http://HOST/debian`), without credentials."""
+    """Remember if `lock` found an archive (`http://HOST/debian`), without credentials."""
     base = redact(base_url).rstrip("/")
     known = remembered(store, archive)
     if known[:1] != (base,):

@@ -26,7 +26,7 @@ from reprokit.untrusted.tar import Stream
 def environment(packages: Sequence[CondaPackage], store: Store) -> Path:
     """A tar of `/opt/conda` with these packages, which are in the store. The tar is kept there too.
 
-    Raises SourceError where a package cannot be linked, UsageError beyond a limit.
+    Raises SourceError if a package cannot be linked, UsageError beyond a limit.
     """
     key = content_key(packages)
     known = store.remembered("conda", key)

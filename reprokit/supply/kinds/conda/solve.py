@@ -35,8 +35,8 @@ def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors) -> tuple[
     """The packages that meet the variant's specs together, with their dependencies, by name.
 
     A package comes from the first channel that has it. The pin `cuda`, if any, is the version of `__cuda`. Raises
-    UsageError without the solver, if specs contradict each other, or where the solver reaches a limit; SourceError
-    where no address serves a channel or a package has no checksum.
+    UsageError without the solver, if specs contradict each other, or if the solver reaches a limit; SourceError
+    if no address serves a channel or a package has no checksum.
     """
     subdir = _SUBDIRS.get(platform.machine)
     if subdir is None:

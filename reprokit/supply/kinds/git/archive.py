@@ -38,7 +38,7 @@ def archives(commits: Sequence[GitCommit]) -> Site:
 def archive_of(commit: Commit, store: Store) -> Path:
     """A .tar.gz of the commit, below one folder, in the store.
 
-    Raises SourceError where the store lacks an object, UsageError where the archive is much larger than the commits.
+    Raises SourceError if the store lacks an object, UsageError if the archive is much larger than the commits.
     """
     with store.scratch() as scratch:
         path = Path(scratch) / "archive.tar.gz"

@@ -97,7 +97,7 @@ def start_git(
 ) -> subprocess.Popen[bytes]:
     """Start git with limits of memory and processor time, as objects can be small packed and huge unpacked.
 
-    `environ` is as for `environment`, `seconds` a lower limit than GIT_SECONDS. Raises SourceError where git is not
+    `environ` is as for `environment`, `seconds` a lower limit than GIT_SECONDS. Raises SourceError if git is not
     installed.
     """
     environ = environment(environ)
@@ -119,7 +119,7 @@ def git(
     """Run git on exactly this repository, or on none, and return its standard output.
 
     `environ` is as `guard.git_environment` gives it, `timeout` in seconds.
-    Raises GitFailed, UsageError where git reaches a limit, OSError where the disk is full, SourceError where git is not
+    Raises GitFailed, UsageError if git reaches a limit, OSError if the disk is full, SourceError if git is not
     installed.
     """
     arguments = (*([f"--git-dir={folder}"] if folder else []), *arguments)
@@ -139,7 +139,7 @@ def run_git(
     """Run git on exactly this repository; returns its exit code and every line of output, for commands that report.
 
     `source` is its standard input, `target` takes its standard output, `seconds` is as for `start_git`.
-    Raises UsageError where git reaches a limit, OSError where the disk is full, SourceError where git is not installed.
+    Raises UsageError if git reaches a limit, OSError if the disk is full, SourceError if git is not installed.
     """
     code, output, errors = _run(f"--git-dir={folder}", *arguments, source=source, target=target, seconds=seconds)
     lines = [*errors, *output.splitlines()]
@@ -183,8 +183,8 @@ def git_with_progress(
     stop: Stop,
     environ: Mapping[str, str] | None = None,
 ) -> None:
-    """Run git; `on_step` gets its progress in steps of 10 %. Raises GitFailed, Stopped, UsageError where git reaches a
-    limit, OSError where the disk is full.
+    """Run git; `on_step` gets its progress in steps of 10 %. Raises GitFailed, Stopped, UsageError if git reaches a
+    limit, OSError if the disk is full.
     """
     tail: deque[str] = deque(maxlen=50)
     last = ""

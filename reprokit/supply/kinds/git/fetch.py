@@ -53,7 +53,7 @@ _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
 def fetch_git(commits: Sequence[GitCommit], mirrors: Mirrors, offline: bool = False) -> int:
     """Fetch locked commits into the store; returns how many were missing.
 
-    Raises SourceError where a fetch fails, where a commit's tree differs from the lock, or where one is missing while
+    Raises SourceError if a fetch fails, where a commit's tree differs from the lock, or if one is missing while
     `offline`.
     """
     store = mirrors.store
@@ -75,7 +75,7 @@ def fetch_git(commits: Sequence[GitCommit], mirrors: Mirrors, offline: bool = Fa
 def ensure(commits: Iterable[Commit], mirrors: Mirrors) -> None:
     """Fetch the missing ones of these commits.
 
-    Raises SourceError where a fetch fails, UsageError for too large objects, EngineError where the store is not
+    Raises SourceError if a fetch fails, UsageError for too large objects, EngineError if the store is not
     writable.
     """
     store = mirrors.store
@@ -153,7 +153,7 @@ class _Fetch:
     environ: Mapping[str, str] | None = None
 
     def fetch(self, address: str) -> None:
-        """Raises GitFailed, UsageError for too large objects, and OSError where the disk is full."""
+        """Raises GitFailed, UsageError for too large objects, and OSError if the disk is full."""
         shutil.rmtree(self.folder, ignore_errors=True)
         if not self.pieces.exists():
             self.pieces.mkdir(parents=True)  # its existence marks an interrupted fetch

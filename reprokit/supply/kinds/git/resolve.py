@@ -32,8 +32,8 @@ _AT_ONCE = 8
 def lock_git(source: Source, mirrors: Mirrors) -> tuple[GitCommit, ...]:
     """Fetch a source's commit and its submodules into the store; return the commit first, then these by address.
 
-    A commit never changes, so the answer for a source is remembered. Raises SourceError where a fetch fails, UsageError
-    where a submodule's address is not https://, or where there is none at a path that the source lists.
+    A commit never changes, so the answer for a source is remembered. Raises SourceError if a fetch fails, UsageError
+    if a submodule's address is not https://, or if there is none at a path that the source lists.
     """
     key = key_of([source.git, source.commit, source.submodules])
     known = mirrors.store.remembered("git", key)
@@ -64,9 +64,9 @@ def lock_commits(
 
 
 def commit_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors) -> str:
-    """The commit of a requirement: its own, the known one in `refs` by address and name, or where its ref is now.
+    """The commit of a requirement: its own, the known one in `refs` by address and name, or if its ref is now.
 
-    Raises SourceError where the repository does not answer or has no such tag or branch.
+    Raises SourceError if the repository does not answer or has no such tag or branch.
     """
     known = project.commit or refs.get((project.git, project.ref))
     if known:

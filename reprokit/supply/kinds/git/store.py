@@ -163,7 +163,7 @@ def packed_size(folder: Path) -> int:
 def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
     """Write all objects of a commit to `target`; returns the commits whose parents are not among them.
 
-    The same repository gives the same bytes. Raises SourceError where an object is missing.
+    The same repository gives the same bytes. Raises SourceError if an object is missing.
     """
     shallow = folder / "shallow"
     with tempfile.TemporaryFile() as wanted, target.open("wb") as out:

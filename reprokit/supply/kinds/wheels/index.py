@@ -105,7 +105,7 @@ class NoSuchPage(Exception):
     """The index has no such page."""
 
 
-# Returns body and content type of an address. Raises NoSuchPage, or OSError where the server fails.
+# Returns body and content type of an address. Raises NoSuchPage, or OSError if the server fails.
 Get = Callable[[str], "tuple[bytes, str]"]
 
 
@@ -120,7 +120,7 @@ class Lookup:
     def find(self, source: str, name: str, file: str, sha256: str) -> Iterator[str]:
         """The addresses of the file in this source; entries with another checksum are skipped.
 
-        `source` is a simple index, a page of links, or a folder of either. Raises OSError where it fails.
+        `source` is a simple index, a page of links, or a folder of either. Raises OSError if it fails.
         """
         if source.startswith("file:"):
             here = path_of(source) / file

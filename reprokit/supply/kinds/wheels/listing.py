@@ -37,7 +37,7 @@ _METADATA_FILES = ("/PKG-INFO", ".egg-info/requires.txt", "/pyproject.toml", "/s
 
 
 class ListedFile(BaseModel):
-    """One file of a project (PEP 691, PEP 700). `uploaded` is empty where the index gives no time."""
+    """One file of a project (PEP 691, PEP 700). `uploaded` is empty if the index gives no time."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -84,7 +84,7 @@ class Listing:
         self._sdists: dict[str, bytes] = {}
 
     def files(self, project: str) -> list[ListedFile]:
-        """The files of releases that are not yanked. Empty where the index has no such project, or lists no JSON."""
+        """The files of releases that are not yanked. Empty if the index has no such project, or lists no JSON."""
         name = canonicalize_name(project)
         if name not in self._known:
             self._known[name] = list(self._ask(name))
@@ -106,22 +106,22 @@ class Listing:
             return
 
     def requires(self, file: ListedFile) -> list[str] | None:
-        """What an sdist needs at run time, by the metadata in it; None where that is not stated.
+        """What an sdist needs at run time, by the metadata in it; None if that is not stated.
 
-        Raises SourceError where it cannot be read.
+        Raises SourceError if it cannot be read.
         """
         return sdist_requires(self.content(file), file.filename)
 
     def build_requires(self, file: ListedFile) -> list[str]:
-        """What an sdist needs to be built (PEP 518). Raises SourceError where it cannot be read."""
+        """What an sdist needs to be built (PEP 518). Raises SourceError if it cannot be read."""
         return sdist_build_requires(self.content(file), file.filename)
 
     def setup_py(self, file: ListedFile) -> str:
-        """The setup.py of an sdist; empty without one. Raises SourceError where it cannot be read."""
+        """The setup.py of an sdist; empty without one. Raises SourceError if it cannot be read."""
         return _top_file(self.content(file), file.filename, "setup.py")
 
     def is_pure(self, file: ListedFile) -> bool:
-        """Whether an sdist has nothing to compile. Raises SourceError where it cannot be read."""
+        """Whether an sdist has nothing to compile. Raises SourceError if it cannot be read."""
         content = self.content(file)
         try:
             stream = Stream(_unpacked(content, file.filename))
@@ -130,7 +130,7 @@ class Listing:
             raise SourceError(f"the sdist is damaged: {error}", file.filename) from None
 
     def content(self, file: ListedFile) -> bytes:
-        """The bytes of an sdist. Raises SourceError where it cannot be downloaded."""
+        """The bytes of an sdist. Raises SourceError if it cannot be downloaded."""
         if file.url not in self._sdists:
             self._sdists[file.url] = self._get(file.url, _SDIST)[0]
         return self._sdists[file.url]

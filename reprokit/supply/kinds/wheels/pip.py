@@ -57,7 +57,7 @@ class PipSettings:
 def read_settings() -> PipSettings:
     """The settings of `pip config list`: environment, user's, site's and global files, in pip's own order.
 
-    Raises SourceError where pip is missing or cannot read its configuration.
+    Raises SourceError if pip is missing or cannot read its configuration.
     """
     done = _run(str(_package()), "--disable-pip-version-check", "config", "list")
     if done.returncode:
@@ -145,7 +145,7 @@ def _run(*arguments: str, variables: Mapping[str, str] = {}) -> subprocess.Compl
 def run_limited(
     command: Sequence[str], environment: Mapping[str, str], folder: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run pip or uv, which print what an index sends. Raises SourceError where that is too much."""
+    """Run pip or uv, which print what an index sends. Raises SourceError if that is too much."""
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:

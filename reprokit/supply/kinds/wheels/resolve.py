@@ -45,7 +45,7 @@ def lock_wheels(
 ) -> tuple[Distribution, ...]:
     """One file of every package that the requirements need, sorted by name.
 
-    Entries of `keep` stay where they fit, except for the packages of `update`. A file is downloaded if no index states
+    Entries of `keep` stay if they fit, except for the packages of `update`. A file is downloaded if no index states
     its checksum. Raises SourceError naming the requirement and the nearest versions, or the index that failed.
     """
     if not request.requirements and not request.sdists:
@@ -105,7 +105,7 @@ def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package
 def _with_sdists(
     request: WheelRequest, mirrors: Mirrors, preferred: Mapping[str, str]
 ) -> tuple[list[uv.Package], dict[str, list[str]]]:
-    """The packages, with an sdist where a project has no wheel; and by these, NAME==VERSION, what builds them."""
+    """The packages, with an sdist if a project has no wheel; and by these, NAME==VERSION, what builds them."""
     listing = Listing(mirrors)
     taken: dict[str, ListedFile] = {}
     sdists = list(request.sdists)
@@ -158,7 +158,7 @@ def resolve_wheels(request: WheelRequest, mirrors: Mirrors) -> tuple[Distributio
 def moved_wheels(locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors) -> list[Moved]:
     """Packages that indexes no longer have as locked, and those that a new lock would replace, sorted.
 
-    Newer versions that the recipe's pins forbid are ignored. Raises SourceError where an index fails.
+    Newer versions that the recipe's pins forbid are ignored. Raises SourceError if an index fails.
     """
     found: set[Moved] = set()
     locked = [wheel for wheel in locked if not wheel.build_only]
@@ -203,7 +203,7 @@ class IndexUnreachable(NoConnection):
 def resolve_versions(request: WheelRequest, mirrors: Mirrors, preferred: Mapping[str, str]) -> list[uv.Package]:
     """The packages from the user's indexes, or if these do not suffice from the recipe's too.
 
-    Versions of `preferred` (by name) win where they fit. Raises SourceError, see `lock_wheels`; IndexUnreachable if
+    Versions of `preferred` (by name) win if they fit. Raises SourceError, see `lock_wheels`; IndexUnreachable if
     they do not suffice and an index of the recipe cannot be reached.
     """
     own = replace(request, indexes=())

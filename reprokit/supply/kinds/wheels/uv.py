@@ -81,7 +81,7 @@ def resolve(
     preferred: Mapping[str, str] = {},
     variables: Mapping[str, str] = {},
 ) -> list[Package]:
-    """The newest versions that meet all requirements; `preferred` versions (by name) win where they fit.
+    """The newest versions that meet all requirements; `preferred` versions (by name) win if they fit.
 
     Sdists are used unread. The best version of all indexes wins, as in pip. `variables` are added to uv's environment.
     Raises Unsatisfied, or Unreachable for the first index that fails.
