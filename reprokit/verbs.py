@@ -28,7 +28,7 @@ GROUPS = {
     },
     "Build": {
         "build": "Build the image of a recipe.",
-        "render": "Write the Dockerfile of a recipe.",
+        "render": "Write the Dockerfile of a recipe, or the file with which another tool runs its image.",
         "verify": "Build a recipe again from its lock, and compare the result with the image that is there.",
         "smoke": "Check, build and try recipes, for CI.",
         "images": "List the images of recipes: size, age, built here or trusted, and the containers that use them.",

@@ -23,7 +23,7 @@ EXAMPLES = {
     "store import": ("reprokit store import taco.rkit", "reprokit store import taco.rkit --recipes recipes"),
     "config": ("reprokit config", "reprokit config --init"),
     "build": ("reprokit build fused-attention:cpu --offline", "reprokit build mypaper --secret id=TOKEN,src=token.txt"),
-    "render": ("reprokit render featgraph -o featgraph-image", "reprokit render featgraph:cpu -o ."),
+    "render": ("reprokit render featgraph -o featgraph-image", "reprokit render featgraph --as apptainer"),
     "smoke": ("reprokit smoke fused-attention", "reprokit smoke taco featgraph --junit smoke.xml"),
     "verify": ("reprokit verify fused-attention", "reprokit verify taco:cpu --against taco.rkit"),
     "images": ("reprokit images", "reprokit images --json"),

@@ -68,19 +68,12 @@ def export(
         help="A bundle; for other tools: docker (old engines), oci-dir, squashfs (enroot, Pyxis).",
         autocompletion=completion.choices("rkit", "docker", "oci-dir", "squashfs"),
     ),
-    devcontainer: bool = options.flag("--devcontainer", "Write a devcontainer.json for VS Code instead."),
-    apptainer: bool = options.flag("--apptainer", "Write an Apptainer definition instead, and build its SIF."),
-    slurm: bool = options.flag("--slurm", "Write an sbatch script for Pyxis and Apptainer instead."),
     as_json: options.Json = False,
 ) -> None:
     """Write images as one file, each layer once, for `reprokit load` elsewhere.
 
     skopeo, podman and Engine 25 read it, too. Repeat an interrupted export to resume it.
     """
-    chosen = [name for name, on in {"devcontainer": devcontainer, "apptainer": apptainer, "slurm": slurm}.items() if on]
-    if chosen:
-        _tool_file(chosen, names or [], out, as_json)
-        return
     if out is None:
         raise UsageError("name the bundle's file", hint="reprokit export NAME -o FILE.rkit")
     from reprokit.bundle.export import ExportRequest, run
@@ -106,29 +99,6 @@ def export(
         dump(_json(out, count, written, files))
     else:
         _print(out, count, written, files)
-
-
-def _tool_file(chosen: list[str], names: list[str], out: Path | None, as_json: bool) -> None:
-    """Write the file with which another tool runs a recipe's image."""
-    import os
-
-    from reprokit.bundle.tools import TOOLS
-    from reprokit.bundle.tools.tool import ToolJob, write
-    from reprokit.host import workspace
-    from reprokit.recipe import find
-
-    if len(chosen) > 1 or len(names) != 1:
-        raise UsageError("name one recipe and one tool", hint=f"reprokit export NAME --{chosen[0]}")
-    target = find.target(names[0])
-    job = ToolJob(target, workspace.prepare(target), f"{os.getuid()}:{os.getgid()}")
-    path, line = write(TOOLS[chosen[0]], job, out)
-    if services := target.variant.services:
-        notify(f"without the recipe's services, which {chosen[0]} does not start: {', '.join(services)}")
-    if as_json:
-        dump({"file": str(path), "recipe": target.label, "workspace": str(job.workspace)})
-    else:
-        echo(f"{path} written for {target.label}, with the workspace {job.workspace}")
-        notify(line)
 
 
 def _json(out: Path, count: int, written: Metadata, files: FilterReport) -> dict[str, Any]:

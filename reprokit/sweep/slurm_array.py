@@ -203,7 +203,7 @@ def image_file(target: Target) -> Path:
     for suffix in ("sqsh", "sif"):
         if (file := Path.cwd() / f"{name}.{suffix}").is_file():
             return file
-    hint = f"`reprokit export {label} --format squashfs -o {name}.sqsh`, or `reprokit export {label} --apptainer`"
+    hint = f"`reprokit export {label} --format squashfs -o {name}.sqsh`, or `reprokit render {label} --as apptainer`"
     raise UsageError(f"there is no {name}.sqsh and no {name}.sif here", str(Path.cwd()), hint)
 
 

@@ -64,13 +64,13 @@ OUTPUTS: dict[str, tuple[str, Callable[[], None]]] = {
     "new --repair": ("recipes/other.md", lambda: replace_text(Path("recipes/other.md"), "page")),
     "solve": ("recipes/paper.yaml", lambda: add_variant(target("paper"), "new", "newer", {"python": "3.11"})),
     "lock": ("recipes/paper.lock.yaml", locked),
-    "export --devcontainer": (".devcontainer/devcontainer.json", export("devcontainer")),
-    "export --apptainer": ("paper-cpu.def", export("apptainer")),
-    "export --slurm": ("paper-cpu.sbatch", export("slurm")),
+    "render --as devcontainer": (".devcontainer/devcontainer.json", export("devcontainer")),
+    "render --as apptainer": ("paper-cpu.def", export("apptainer")),
+    "render --as slurm": ("paper-cpu.sbatch", export("slurm")),
 }
 # Verbs that write to paths of the command line, to reprokit's own folders and workspaces, or nothing.
 OTHERS = {
-    *("list", "show", "check", "fetch", "store", "config", "build", "render", "verify"),
+    *("list", "show", "check", "fetch", "store", "config", "build", "export", "verify"),
     *("smoke", "images", "clean", "run", "shell", "exec", "notebook", "ps", "logs", "stop", "rm"),
     *("roofline", "report", "diff", "load", "nodes", "send", "push", "pull", "help", "doctor"),
     *("explain", "completion"),
@@ -124,7 +124,7 @@ def test_no_link_is_followed(checkout: Path, name: str):
         (OUTPUTS["reproduce"][1], "results/paper-report", "-o DIR"),
         (lambda: verb("reproduce", "paper"), "results/paper-report", "-o DIR"),  # before its first step
         (OUTPUTS["profile"][1], "profiles", "-o DIR"),
-        (OUTPUTS["export --slurm"][1], "paper-cpu.sbatch", "-o FILE"),
+        (OUTPUTS["render --as slurm"][1], "paper-cpu.sbatch", "-o FILE"),
         (OUTPUTS["new"][1], "recipes", ""),
     ],
 )
@@ -142,7 +142,7 @@ def test_links_of_the_users_own_choice(checkout: Path):
     """A path of the command line and the folder of recipes may be links; the file that Apptainer builds may not."""
     Path("paper-cpu.sif").symlink_to("../outside/x")
     with pytest.raises(UsageError, match="the SIF exists already"):
-        OUTPUTS["export --apptainer"][1]()
+        OUTPUTS["render --as apptainer"][1]()
     Path("linked").symlink_to("../outside")
     verb("report", "paper", "-o", "linked/page")
     assert Path("../outside/page/index.html").is_file()

@@ -200,7 +200,7 @@ def test_without_an_image_or_slurm_the_remedy_is_named(planned, on_cpu, x):
     (x / "x-cpu.sif").unlink()
     with pytest.raises(UsageError, match=r"no x-cpu.sqsh and no x-cpu.sif") as missing:
         answers(FakeSlurm(write), on_cpu)
-    assert "reprokit export x:cpu --apptainer" in missing.value.hint
+    assert "reprokit render x:cpu --as apptainer" in missing.value.hint
     with pytest.raises(EngineError, match="no-such-sbatch did not run"):
         slurm_array.command(["no-such-sbatch"])
     with pytest.raises(EngineError, match="false failed"):

@@ -74,7 +74,7 @@ class Slurm:
             head.append(f"# NVIDIA driver: {job.driver} or newer")
         head += [
             f"# image: reprokit export {job.target.label} --format squashfs -o {job.plain_name}.sqsh",
-            f"#    or: reprokit export {job.target.label} --apptainer",
+            f"#    or: reprokit render {job.target.label} --as apptainer",
         ]
         folders = [f"add {shlex.quote(source)} {shlex.quote(target)}\n" for target, source in job.folders.items()]
         script = _SCRIPT.format(
