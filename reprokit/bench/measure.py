@@ -15,7 +15,6 @@ from reprokit.bench.hardware import probe
 from reprokit.bench.inputs import place
 from reprokit.bench.parameters import check_names
 from reprokit.bench.run import Bench, BenchOrigin, Rounds, assignments, benchmarks, with_parameters
-from reprokit.container import services
 from reprokit.container.execute import execute
 from reprokit.container.launch import usable_image
 from reprokit.container.lifecycle import stop
@@ -177,8 +176,6 @@ def opened_bench(
     if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
         raise _nothing_runs(target, len(chosen))
     image, is_stale = _image(engine, target, stale)
-    for service in () if stale else find.service_targets(target).values():
-        _refuse_stale(engine, service)
     container = own_container(engine, target, purpose or bench_name(requested), requested)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
@@ -196,7 +193,6 @@ def opened_bench(
             **checkout()._asdict(),
             node=engine.host.name,
             env_file=marks(variables),
-            services={name: each["ImageID"] for name, each in services.of_container(engine, container).items()},
         )
         yield container, Bench(target, run, probe(run), origin, put, checkout)
     finally:
@@ -224,13 +220,6 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
         notify(notice)
     inputs, state = ImageLabels.read(labels).inputs, trust.state(present["Id"])
     return BuildResult(name, present["Id"], inputs, False, 0.0, state=state), None if stale.unknown else True
-
-
-def _refuse_stale(engine: Engine, service: Target) -> None:
-    """Raises WorkFailed if the image of a service's recipe is or may be stale."""
-    present = engine.image(image_name(service)) or {}
-    if present and (stale := stale_image(service, labels_of(present))):
-        raise _refused(stale)
 
 
 def _refused(stale: StaleImage) -> WorkFailed:

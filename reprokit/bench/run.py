@@ -96,7 +96,6 @@ class BenchOrigin:
     dirty: bool | None = None
     changes: str = ""
     node: str = ""
-    services: Mapping[str, str] = field(default_factory=dict)
     env_file: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
 

@@ -13,9 +13,9 @@ from reprokit.bundle.container import snapshot
 from reprokit.bundle.formats import FORMATS
 from reprokit.bundle.layer_filter import CACHES, FilterReport
 from reprokit.bundle.model import Metadata
-from reprokit.bundle.selection import resolve, services_left_out
+from reprokit.bundle.selection import resolve
 from reprokit.bundle.write import Changed, ExportJob
-from reprokit.display import notify, progress
+from reprokit.display import progress
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.labels import ImageLabels
@@ -79,8 +79,6 @@ def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLaye
             raise UsageError("these images have no recipe: there is no workspace and no lock to add")
         recipes = dict.fromkeys(each.recipe for each in labels)
         targets = [each.target for each in labels]
-        for line in services_left_out(targets, (each.name for each in images), request.store):
-            notify(line)
         present = chain(
             *map(delta.of_bundle, request.since),
             *map(delta.of_inventory, request.inventories),

@@ -45,8 +45,8 @@ def require_inputs(names: Sequence[str], store: Store) -> None:
 
 
 def registry_bases(names: Iterable[str]) -> list[Base]:
-    """The base images and the images of services that come from a registry, each once."""
-    bases = [base for _, lock in map(locked, names) for variant in lock.variants.values() for base in variant.bases]
+    """The base images that come from a registry, each once."""
+    bases = [variant.base for _, lock in map(locked, names) for variant in lock.variants.values()]
     found = {base.digest: base for base in bases if base.digest}
     return [found[digest] for digest in sorted(found)]
 

@@ -72,7 +72,8 @@ def _refuse_incomplete(inputs: BundledInputs, locks: dict[str, Lock], store: Sto
         missing = [w.name for w in lock.locked_inputs() if w.sha256 not in files and not store.path(w.sha256).exists()]
         named = [each.address for each in lock.git]
         missing += [c.name for c in named if c not in commits and not folder_of(c, store).is_dir()]
-        missing += [base.reference for base in lock.bases if base.digest and base.digest not in inputs.bases]
+        if lock.base.digest and lock.base.digest not in inputs.bases:
+            missing.append(lock.base.reference)
         if missing:
             message = f"the bundle lacks {len(missing)} inputs of {target}, for example {missing[0]}"
             raise UsageError(message, where, "export it again")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from reprokit.bundle.model import ImageMetadata
 from reprokit.display import notify
@@ -11,8 +11,8 @@ from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.labels import ImageLabels, image_name
 from reprokit.oci.model import Image
 from reprokit.oci.read import EngineImage, engine_image
-from reprokit.recipe.find import Target, is_recipe, recipe_file, recipe_files, service_targets, target
-from reprokit.recipe.load import load_file, recipe_text
+from reprokit.recipe.find import is_recipe, recipe_file, recipe_files, target
+from reprokit.recipe.load import recipe_text
 from reprokit.supply.lock import file as lock_file
 
 
@@ -31,30 +31,6 @@ def _one(engine: Engine, name: str) -> EngineImage:
     if "/" not in name and engine.image(name) is None:
         recipe_file(name.partition(":")[0])  # its error lists the recipes
     return engine_image(engine, name)
-
-
-def services_left_out(labels: Iterable[str], images: Iterable[str], store: bool) -> list[str]:
-    """A line on each image of a service that is not among `images`; `labels` are `recipe:variant`.
-
-    With `store`, locked inputs go along, and with them services that are images.
-    """
-    known, present = recipe_files(), {*images}
-    lines = []
-    for label in labels:
-        recipe, _, variant = label.partition(":")
-        try:
-            found = Target(load_file(known[recipe]), variant, known[recipe])
-            recipes = {name: image_name(other) for name, other in service_targets(found).items()}
-            services = found.variant.services
-        except (KeyError, ReprokitError):  # its recipe is not here: `describe` says so
-            continue
-        for name, service in services.items():
-            if not store if service.image else recipes[name] not in present:
-                remedy = f"name {service.recipe} too" if service.recipe else "--with-store adds it, if it is locked"
-                lines.append(
-                    f"without the image of the service {name} of {label}, {service.image or service.recipe}; {remedy}"
-                )
-    return lines
 
 
 def describe(image: Image, labels: Mapping[str, str]) -> ImageMetadata:

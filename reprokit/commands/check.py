@@ -111,7 +111,7 @@ def _needs_several_pins(facts: Facts, stack: Stack, findings: list[Finding]) -> 
 
 
 def _read(target: Target) -> tuple[dict[str, ResolvedVersion], list[Finding]]:
-    """The versions beside the pins, and the faults of the recipe, its lock and the recipes of its services.
+    """The versions beside the pins, and the faults of the recipe and its lock.
 
     Faults are what `render` refuses: blocks, their options and order, what they install. Only own blocks are rendered
     for it: the templates of the bundled ones refuse nothing that was judged before.
@@ -119,14 +119,12 @@ def _read(target: Target) -> tuple[dict[str, ResolvedVersion], list[Finding]]:
     from reprokit.compat.model import Finding
     from reprokit.image.facts import judged
     from reprokit.image.lock.fit import resolved_versions
-    from reprokit.recipe.find import service_targets
 
     try:
         if any(use.own for use in judged(target)[0]):
             from reprokit.image.render import render
 
             render(target)
-        service_targets(target)
         return resolved_versions(target), []
     except UsageError as error:
         return {}, [Finding("error", "recipe", (error.where or str(target.path),), error.message, remedy=error.hint)]

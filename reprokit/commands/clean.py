@@ -83,19 +83,13 @@ def _leftovers(engine: Engine) -> list[_Leftover]:
     from pathlib import Path
 
     from reprokit.container import leftovers as containers
-    from reprokit.container import lifecycle
     from reprokit.host import workspace
     from reprokit.image import leftovers as images
 
     old = containers.leftovers(engine)
     mounts = [mount for each in engine.containers([]) for mount in each.get("Mounts") or ()]
     copies = workspace.unused_copies({Path(str(mount.get("Source", ""))) for mount in mounts})
-    why = "left by an interrupted command, or by a restart of the engine"
     return [
-        *(
-            _Leftover("services", name, network, why, 0, partial(lifecycle.remove_services, engine, name))
-            for name, network in containers.left_services(engine).items()
-        ),
         *(
             _Leftover(
                 "container", one.container.name, one.id, one.why, one.size, partial(containers.remove, engine, one)

@@ -14,9 +14,6 @@ def logs(
     container: options.ContainerName,
     follow: bool = typer.Option(False, "--follow", "-f", help="Keep printing new output."),
     tail: Optional[int] = typer.Option(None, "--tail", "-n", min=0, help="Only the last lines."),  # noqa: UP045
-    service: Optional[str] = typer.Option(  # noqa: UP045
-        None, "--service", metavar="NAME", help="Of this service beside the container."
-    ),
     on: options.On = None,
 ) -> None:
     """Print what a container's commands wrote.
@@ -24,20 +21,11 @@ def logs(
     The log has the output of `run`, `exec`, `notebook`, `smoke` and `bench`, but not of terminals opened by `shell`.
     With --on it has that of the commands which this machine ran there.
     """
-    from reprokit.container import log, names, services
-    from reprokit.errors import UsageError
+    from reprokit.container import log, names
 
     out = Output(1)
     with options.engine_on(on) as engine:
         (found,) = names.chosen(engine, [container])
-        if service is not None:
-            beside = services.of_container(engine, found.name)
-            if service not in beside:
-                known = ", ".join(beside) or "none"
-                raise UsageError(f"no service {service!r} runs beside {found.name}", hint=f"its services: {known}")
-            for block in engine.logs(beside[service]["Id"], follow, tail):
-                out.write(block)
-            return
         key = log.key(engine, found.name)
     for block in log.read(key, follow, tail):
         out.write(block)

@@ -23,7 +23,7 @@ def ps(
         str | None,
         typer.Argument(
             metavar="[CONTAINER]",
-            help="Show only this container, or those of this recipe, with ports, mounts and services.",
+            help="Show only this container, or those of this recipe, with ports and mounts.",
             autocompletion=completion.containers,
         ),
     ] = None,
@@ -58,13 +58,12 @@ def _rows(engine: Engine, every: bool) -> list[dict[str, Any]]:
     `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None if
     the image was removed, or if the recipe, or a file that this names, is not here.
     """
-    from reprokit.container import names, services
+    from reprokit.container import names
     from reprokit.container.lifecycle import staleness
 
     images: dict[str, str | None] = {}
     here: dict[str, names.ContainerOrigin | None] = {}
     uid = engine.host.caller().uid
-    beside = services.known(engine)
     found: list[dict[str, Any]] = []
     for container in names.known_containers(engine):
         if not (every or container.owner == uid):
@@ -88,10 +87,6 @@ def _rows(engine: Engine, every: bool) -> list[dict[str, Any]]:
                 "recipe": container.recipe,
                 "variant": container.variant,
                 "state": container.state,
-                "services": {
-                    name: {"state": listed["State"], "image": listed["ImageID"]}
-                    for name, listed in sorted(beside.get(container.name, {}).items())
-                },
                 "gpus": settings.gpus,
                 "gpus_through": settings.rung,
                 "ports": [f"{p.address}:{p.host}->{p.container}/{p.protocol}" for p in settings.ports],
@@ -136,7 +131,6 @@ def _show_details(found: list[dict[str, Any]]) -> None:
             "network": row["network"],
             "ports": "\n".join(p.removesuffix("/tcp") for p in row["ports"]),
             "mounts": "\n".join(row["mounts"]),
-            "services": "\n".join(f"{name}: {service['state']}" for name, service in row["services"].items()),
         }
         pairs([(title, escaped(text, lines=True)) for title, text in details.items() if text])
 

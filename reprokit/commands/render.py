@@ -84,8 +84,6 @@ def _write_for(tool: str, target: Target, out: Path | None, as_json: bool) -> No
         raise UsageError(f"unknown tool {tool!r}{nearest(tool, TOOLS)}", hint=f"--as takes {', '.join(TOOLS)}")
     job = ToolJob(target, workspace.prepare(target), f"{os.getuid()}:{os.getgid()}")
     path, line = write(TOOLS[tool], job, out)
-    if services := target.variant.services:
-        notify(f"without the recipe's services, which {tool} does not start: {', '.join(services)}")
     if as_json:
         dump({"file": str(path), "recipe": target.label, "workspace": str(job.workspace)})
     else:

@@ -101,8 +101,6 @@ def variant_rows(target: Target) -> Iterator[Row]:
         yield "requires", requires
     if variant.ports:
         yield "ports", ", ".join(str(port) for port in variant.ports)
-    for key, service in variant.services.items():
-        yield "service", f"{key}: {service.image or service.recipe}"
     for key, benchmark in recipe.benchmarks.items():
         if not benchmark.variants or name in benchmark.variants:
             yield "benchmark", f"{key}{' (GPU)' if benchmark.gpu else ''}: {_one_line(benchmark.command)}"

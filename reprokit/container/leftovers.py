@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from reprokit.container import lifecycle, names, services
+from reprokit.container import lifecycle, names
 from reprokit.container.names import RecipeContainer
 from reprokit.engine import Engine
 from reprokit.image import made, trust
@@ -39,21 +39,6 @@ def leftovers(engine: Engine) -> list[LeftoverContainer]:
             continue
         why = "stopped, and its image was rebuilt" if image else "stopped, and its image was removed"
         found.append(LeftoverContainer(each["Id"], container, why, int(each.get("SizeRw") or 0)))
-    return found
-
-
-def left_services(engine: Engine) -> dict[str, str]:
-    """The caller's containers that do not run but have services, after a kill or a restart of the engine.
-
-    By name, with the ID of the network. Raises EngineError.
-    """
-    found = {}
-    for network in engine.networks(services.OF):
-        name, owner = network["Labels"][services.OF], network["Labels"].get(names.OWNER)
-        if owner != str(os.getuid()) or network["Name"] != services.network_of(name):
-            continue
-        if not ((engine.container(name) or {}).get("State") or {}).get("Running"):
-            found[name] = network["Id"]
     return found
 
 

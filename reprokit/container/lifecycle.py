@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from reprokit import paths
-from reprokit.container import gpu, log, mounts, names, prepare, services
+from reprokit.container import gpu, log, mounts, names, prepare
 from reprokit.container.launch import IDLE, Start, built_image, launch
 from reprokit.container.recreate import (
     drop_snapshots,
@@ -38,7 +38,6 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     commands run in a container that must be recreated; EngineError if the engine fails.
     """
     check_options(engine, options)
-    services.check_network(target, options.network)
     origin = names.ContainerOrigin.of(engine, target)
     name = options.name or usual_name(engine, target)
     with _locked(engine, name):
@@ -55,19 +54,10 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
         if stale := staleness(engine, target, found):
             notify(stale.line)
         if found is None:
-            services.remove(engine, name)  # of a container that was removed by hand
             with Store().in_use():  # `clean` must not remove the image or the workspace meanwhile
                 _create(engine, target, origin, name, options)
         else:
             _adapt(engine, target, found, options)
-        try:
-            services.ensure_ready(engine, name, target)
-        except BaseException:
-            if found is None:
-                _remove(engine, name)
-            elif not found["State"].get("Running"):
-                engine.stop(name)
-            raise
     return name
 
 
@@ -79,7 +69,6 @@ def renewed(engine: Engine, target: Target, name: str) -> None:
             settings = names.settings_of(found["Config"]["Labels"])
             origin = names.ContainerOrigin(settings.workspace, settings.recipe_file)
             _renew(engine, target, origin, found, DEFAULTS)
-            services.ensure_ready(engine, name, target)
 
 
 def _must_renew(engine: Engine, target: Target, found: dict[str, Any]) -> bool:
@@ -102,7 +91,6 @@ def _renew(
     required = replace(required, links=mounts.links_of(target, required.mounts))
     hint = "end them first, or use the older image: --stale"
     require_possible(engine, found, required, "is of an image that was rebuilt", hint)
-    services.remove(engine, found["Name"].lstrip("/"))  # their network goes, which the old container must have left
     return renew(engine, found, target, required)
 
 
@@ -127,7 +115,6 @@ def _adapt(engine: Engine, target: Target, found: dict[str, Any], options: RunOp
     if changed := changes(current, required):
         recreate(engine, found, target, required, changed)
     elif not found["State"].get("Running"):
-        services.remove(engine, name)  # left by a kill or a restart of the engine
         for mount in current.mounts:
             engine.host.require_source(mount)
         # In other containers the idle program belongs to the commands' user, who could replace it anyway.
@@ -148,10 +135,9 @@ def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> r
 
 
 def stop(engine: Engine, name: str) -> None:
-    """Stop a container; its files stay, its services and their files do not."""
+    """Stop a container; its files stay."""
     with _locked(engine, name):
         engine.stop(name)
-        services.remove(engine, name)
 
 
 def remove(engine: Engine, name: str) -> None:
@@ -167,24 +153,13 @@ def remove_stopped(engine: Engine, name: str, container_id: str) -> bool:
         found = engine.container(name)
         if found is None or found["Id"] != container_id or found["State"].get("Running"):
             return False
-        services.remove(engine, name)
         engine.remove(container_id)
         drop_snapshots(engine, name)
         log.forget(log.key(engine, name))
         return True
 
 
-def remove_services(engine: Engine, name: str) -> bool:
-    """Remove the services of a container. False if it runs."""
-    with _locked(engine, name):
-        if ((engine.container(name) or {}).get("State") or {}).get("Running"):
-            return False
-        services.remove(engine, name)
-        return True
-
-
 def _remove(engine: Engine, name: str) -> None:
-    services.remove(engine, name)
     engine.remove(name, force=True)
     drop_snapshots(engine, name)
 

@@ -185,19 +185,6 @@ def _data_source(text: str) -> str:
     return text
 
 
-def _recipe_ref(text: str) -> str:
-    # `x.yaml` would be the path of a file.
-    if not re.fullmatch(rf"{_NAME}(:{_NAME})?", text) or text.partition(":")[0].endswith(".yaml"):
-        raise ValueError(f"{text!r} is not NAME or NAME:VARIANT of a recipe")
-    return text
-
-
-def _service_name(text: str) -> str:
-    if text.startswith(("reprokit", "ip6-")) or text == "localhost":
-        raise ValueError(f"{text!r} is a name of every container, or of reprokit; use another one")
-    return text
-
-
 def _build_arg(text: str) -> str:
     if re.match(r"(?i)(REPROKIT|BUILDKIT|DOCKER)_|BASE$|\w+_proxy$", text):
         raise ValueError(f"{text} is set by reprokit or the builder; use another name")
@@ -266,11 +253,6 @@ ImageRef = Annotated[
         pattern=r"^[a-z0-9][a-z0-9._/:-]*(:[A-Za-z0-9_][A-Za-z0-9._-]{0,127})?(@sha256:[0-9a-f]{64})?$", max_length=400
     ),
     AfterValidator(_image_ref),
-]
-RecipeRef = Annotated[str, AfterValidator(_recipe_ref), StringConstraints(max_length=121)]
-# One label of a host name: a service cannot have the name of a host in the internet.
-ServiceName = Annotated[
-    str, StringConstraints(pattern=r"^[a-z]([a-z0-9-]*[a-z0-9])?$", max_length=40), AfterValidator(_service_name)
 ]
 AptPackage = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(=[A-Za-z0-9.+:~-]+)?$")]
 FileName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._+-]*$", max_length=120)]

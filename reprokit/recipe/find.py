@@ -158,25 +158,6 @@ def target(text: str) -> Target:
     return next((t for t in found if t.variant_name == t.recipe.default_variant), found[0])
 
 
-def service_targets(of: Target) -> dict[str, Target]:
-    """The recipes that a variant's services are, by the service's name.
-
-    Raises UsageError for an unknown recipe, and for one with services of its own, which could lead back here.
-    """
-    found: dict[str, Target] = {}
-    for name, service in of.variant.services.items():
-        if service.recipe:
-            where = where_in(of, ("services", name, "recipe"))
-            try:
-                found[name] = target(service.recipe)
-            except UsageError as error:
-                raise UsageError(f"the service {name}: {error.message}", where, error.hint) from None
-            if found[name].variant.services:
-                problem = f"the service {name} is {found[name].label}, which has services of its own"
-                raise UsageError(problem, where, "name a variant without services")
-    return found
-
-
 def where_in(target: Target, path: yaml.Path) -> str:
     """`FILE:LINE` of `path` below the variant, or in the variant that it inherits it from."""
     try:

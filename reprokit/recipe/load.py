@@ -100,10 +100,6 @@ def _check_names(recipe: Recipe, document: yaml.Document) -> None:
                 f"variants: {', '.join(recipe.variants)}",
             )
     for key, variant in recipe.variants.items():
-        if host_name(recipe.name) in variant.services:
-            at = document.line(("variants", key, "services", host_name(recipe.name)))
-            problem = f"a service of {key} has the host name of the recipe's own container"
-            raise UsageError(problem, f"{document.where}:{at}", "rename it")
         names = [source.name for source in variant.sources]
         for index, name in enumerate(names):
             if name in names[:index]:

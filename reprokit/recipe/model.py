@@ -13,7 +13,6 @@ from pydantic import BeforeValidator, Field, model_validator
 from reprokit.recipe import fields as f
 from reprokit.recipe.claim import Claim, check_units
 from reprokit.recipe.packages import CondaEntry, RecipeFile, RecipePart, Sdist, WheelEntry
-from reprokit.recipe.service import Service
 
 MOST_COMBINATIONS = 1000
 
@@ -155,9 +154,6 @@ class Variant(RecipePart):
         default=[], max_length=100, description="folders of the workspace at other paths"
     )
     ports: list[Annotated[int, Field(ge=1, le=65535)]] = Field(default=[], description="ports to publish")
-    services: dict[f.ServiceName, Service] = Field(
-        default={}, max_length=16, description="containers that run beside its own, by the name that reaches them"
-    )
     shm: f.Size = Field(default=1 << 30, description="size of /dev/shm")
     requires: Requires = Field(default=Requires(), description="what the host must have")
 

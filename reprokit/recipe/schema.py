@@ -58,7 +58,7 @@ def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
 
 def _allow_null(properties: dict[str, Any]) -> None:
     """In a variant with `extends`, null removes an inherited key."""
-    for key in ("pins", "env", "build_args", "services"):
+    for key in ("pins", "env", "build_args"):
         for where in ("additionalProperties", "patternProperties"):
             values = properties[key].get(where)
             if isinstance(values, dict):

@@ -16,7 +16,7 @@ from reprokit.results.record import Record
 # and the image's trust, which do not affect the result.
 IDENTITY = (
     "metric", "unit", "params", "recipe", "variant", "benchmark", "command", "input_hash", "image_digest", "commit",
-    "dirty", "changes", "cpu", "threads", "gpu", "driver", "node", "environment", "files", "services",
+    "dirty", "changes", "cpu", "threads", "gpu", "driver", "node", "environment", "files",
     "warm_up", "env_file",
 )  # fmt: skip
 

@@ -67,8 +67,8 @@ class Record:
     number of samples of each run of the command, 0 of one that did not print the case, `warm_up` the number of runs
     before them that were not measured, `seconds` the time of all these runs, `job` the job of a sweep. `input_hash`
     covers all inputs of the image, `lock_hash` the lock that it was built by. `commit` is the commit of the workspace,
-    `dirty` whether its tracked files differ from it, `changes` git's tree of these files then. `services` are the IDs
-    of the images of services, `env_file` marks of the values of `--env-file`. `environment` is what the program reports
+    `dirty` whether its tracked files differ from it, `changes` git's tree of these files then. `env_file` are
+    marks of the values of `--env-file`. `environment` is what the program reports
     of itself (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container
     may use, `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
     whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit
@@ -108,7 +108,6 @@ class Record:
     dirty: bool | None = None
     changes: str = ""
     node: str = ""
-    services: Mapping[str, str] = field(default_factory=dict)
     env_file: Mapping[str, str] = field(default_factory=dict)
     machine: MachineFacts = field(default_factory=MachineFacts)
     before: MachineState = field(default_factory=MachineState)

@@ -175,9 +175,5 @@ def _inputs(target: Target) -> tuple[str, str]:
 
 
 def _settings(target: Target) -> dict[str, Any]:
-    """What a container and its services have by recipe and lock, and not by the image; without defaults."""
-    fields = target.variant.model_dump(mode="json", include={"shm", "mounts", "services"}, exclude_defaults=True)
-    lock = variant_lock(target)
-    locked = {name: base.model_dump(mode="json") for name, base in (lock.services if lock else {}).items()}
-    recipes = {name: _inputs(service) for name, service in find.service_targets(target).items()}
-    return {**fields, **({"locked": locked} if locked else {}), **({"recipes": recipes} if recipes else {})}
+    """What a container has by recipe, and not by the image; without defaults."""
+    return target.variant.model_dump(mode="json", include={"shm", "mounts"}, exclude_defaults=True)

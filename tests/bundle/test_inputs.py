@@ -374,15 +374,6 @@ def test_a_base_is_used_without_a_registry(
     assert engine.image(local.name)
 
 
-def test_the_image_of_a_service_goes_along(engine: Engine, base: Base, lock: Lock, recipes: Path, store, tmp_path):
-    served = a_lock("x").variants["cpu"].model_copy(update={"services": {"db": base}})
-    write_recipe(recipes, lock.model_copy(update={"variants": {"cpu": served}}))
-    assert export_inputs(["x"], tmp_path / "x.rkit", store, engine).bases == (base.digest,)
-    forget(engine, base)
-    assert imported(tmp_path / "x.rkit", lambda: engine) == 1
-    assert on_engine(engine, f"{base.reference}@{base.digest}")
-
-
 def test_a_strangers_image_of_the_name_is_not_exported(engine: Engine, base: Base, lock: Lock, store, tmp_path, images):
     name = carried_name(base.digest or "")
     expected = locked_base(engine, base, store).image_id

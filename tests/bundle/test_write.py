@@ -1,4 +1,4 @@
-"""What an export writes and where: its file and space, layers and services that it excludes, signature, squashfs."""
+"""What an export writes and where: its file and space, layers that it excludes, signature, squashfs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import pytest
 from reprokit.bundle import delta, signature, squashfs
 from reprokit.bundle.export import ExportRequest
 from reprokit.bundle.partial_file import claimed
-from reprokit.bundle.selection import services_left_out
 from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.write import ExportJob, claim, write
 from reprokit.display import reporting
@@ -127,35 +126,6 @@ def test_an_inventory_is_read_and_other_files_are_refused(tmp_path: Path):
             list(delta.of_inventory(tmp_path / "i"))
     with pytest.raises(UsageError, match="cannot be read"):
         list(delta.of_inventory(tmp_path / "none"))
-
-
-RECIPE = """\
-name: served
-paper: {title: T, venue: V, year: 2020, licence: MIT}
-variants:
-  cpu:
-    base: debian:12
-    services:
-      db: {image: 'postgres:16', ports: [5432]}
-      server: {recipe: 'served:plain', command: [serve], ports: [7000]}
-  plain: {base: debian:12}
-"""
-
-
-def test_each_missing_image_is_named_with_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "recipes").mkdir()
-    (tmp_path / "recipes" / "served.yaml").write_text(RECIPE)
-    label, own, server = "served:cpu", "reprokit/served:cpu", "reprokit/served:plain"
-    database, other = services_left_out([label], [own], False)
-    assert database == (
-        "without the image of the service db of served:cpu, postgres:16; --with-store adds it, if it is locked"
-    )
-    assert other == "without the image of the service server of served:cpu, served:plain; name served:plain too"
-    assert services_left_out([label], [own, server], False) == [database]
-    assert services_left_out([label], [own], True) == [other]
-    assert services_left_out([label], [own, server], True) == []
-    assert services_left_out(["gone:cpu", "served:gone", "served:plain"], [own], False) == []
 
 
 def fstab(volumes: list[str]) -> tuple[str, list[str]]:

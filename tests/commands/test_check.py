@@ -182,19 +182,6 @@ for arguments in ({[*OLD_CUDA]!r}, ["--pins", "cuda=11.8,gcc=11"], ["fused-atten
     assert "reprokit.recipe.model" in lines[-1] and "jinja2" not in lines[-1]
 
 
-@pytest.mark.parametrize(
-    ("service", "reason"),
-    [
-        ("{recipe: fne, command: [x], ports: [1]}", "the service db: unknown recipe 'fne'"),
-        ("{recipe: served, command: [x], ports: [1]}", "the service db is served:cpu, which has services of its own"),
-    ],
-)
-def test_a_services_recipe_that_is_unknown_or_leads_back(findings, recipe, service, reason):
-    file = recipe("served", f"variants:\n  cpu:\n    base: debian:12\n    services:\n      db: {service}\n")
-    (finding,) = findings("served")
-    assert finding["reason"].startswith(reason) and finding["subjects"] == [f"{file}:7"]
-
-
 def test_all_that_render_refuses_is_an_error_of_check(check, findings, error, recipe, tmp_path: Path):
     (tmp_path / "recipes" / "blocks").mkdir(parents=True)
     own = tmp_path / "recipes" / "blocks" / "mine.j2"

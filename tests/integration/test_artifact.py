@@ -1,4 +1,4 @@
-"""An artifact with environment.yml, an sdist, private sources and a service: from `new` to a reproduced claim."""
+"""An artifact with environment.yml, an sdist, and private sources: from `new` to a reproduced claim."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import trustme
 
-from reprokit.container import services
 from reprokit.engine import Engine
 from tests.support.conda_channel import index_channel, make_package
 from tests.support.forge import Forge
@@ -36,18 +35,6 @@ variants:
     sources:
       - {{name: code, git: "{server}/team/code", commit: {commit}, path: /opt/code}}
       - {{name: runs, git: "{site}/team/runs", commit: {runs}, path: /opt/runs}}
-    services:
-      parameters:
-        image: debian:12
-        env: {{MS: "1.5"}}
-        command:
-          - perl
-          - -MIO::Socket::INET
-          - -e
-          - >-
-            $s = IO::Socket::INET->new(LocalPort => 7000, Listen => 5) or die;
-            while ($c = $s->accept) {{ print $c $ENV{{MS}} }}
-        ports: [7000]
 smoke:
   - {{command: "solver; python3 -c 'import docopt, six, tool'", expect: solver}}
 benchmarks:
@@ -70,10 +57,9 @@ PROJECT = (
     '[project]\nname = "code"\nversion = "1"\ndependencies = []\n[project.optional-dependencies]\nbench = ["six<2"]\n'
 )
 BENCH = """\
-import os, socket
+import os
 print(os.environ["TOKEN"])
-answer = socket.create_connection(("parameters", 7000)).recv(15)
-print("time:", float(answer) * int(open("/opt/runs/runs.txt").read()), "ms")
+print("time:", 1.5 * int(open("/opt/runs/runs.txt").read()), "ms")
 """
 # What the user's credential helper gives git, and what one command in a container gets.
 HELPED, AT_RUN_TIME = "token-of-the-helper", "hunter2-of-the-lab"
@@ -164,13 +150,10 @@ def test_from_new_to_a_reproduced_claim(engine: Engine, debian_12, tmp_path: Pat
         [line] = (lab.root / "results" / f"{lab.name}.jsonl").read_text().splitlines()
         record = json.loads(line)
         assert record["samples"] == [3.0] and record["env_file"].keys() == {"TOKEN"}
-        assert list(record["services"]) == ["parameters"] and engine.image(record["services"]["parameters"])
-        assert not [each for each in engine.networks(services.OF) if name in each["Name"]]
         (claim,) = json.JSONDecoder().raw_decode(lab.run("results", "claims", lab.name, "--json"))[0]["claims"]
         assert claim["verdict"] == "reproduced"
-        output = lab.run("export", lab.name, "-o", "lab.rkit")
-        assert f"without the image of the service parameters of {name}:v, debian:12" in output
-        assert "without the image" not in lab.run("export", lab.name, "--with-store", "-o", "all.rkit")
+        lab.run("export", lab.name, "-o", "lab.rkit")
+        lab.run("export", lab.name, "--with-store", "-o", "all.rkit")
         image = f"reprokit/{lab.name}:v"
         with (lab.root / "image.tar").open("wb") as saved:
             saved.writelines(engine.save(image))
@@ -185,8 +168,5 @@ def test_from_new_to_a_reproduced_claim(engine: Engine, debian_12, tmp_path: Pat
         server.shutdown()
         for container in engine.containers([of_lab]):
             engine.remove(container["Id"], force=True)
-        for network in engine.networks(services.OF):
-            if name in network["Name"]:
-                engine.remove_network(network["Id"])
         for made in engine.images([of_lab]):
             engine.remove_image(made["Id"], force=True)

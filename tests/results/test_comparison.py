@@ -50,7 +50,7 @@ def test_each_case_of_both_sets_is_compared(compared):
     "change",
     [
         {"cpu": "Xeon"}, {"threads": 8}, {"gpu": "H200"}, {"files": {"g": "1"}}, {"command": "other"},
-        {"services": {"g": "sha256:1"}}, {"environment": {"torch": "2.13.0+cpu", "g": "1"}},
+        {"environment": {"torch": "2.13.0+cpu", "g": "1"}},
     ],
 )  # fmt: skip
 def test_another_machine_or_other_data_is_unlike_unless_it_was_chosen(only, change):

@@ -21,7 +21,7 @@ CHANGES = {
     "benchmark": "backward", "command": "python3 -m other", "input_hash": "00" * 32,
     "image_digest": "sha256:00", "cpu": "Xeon", "threads": 4, "gpu": "H200", "driver": "570.1",
     "environment": {"torch": "2.6.0"}, "files": {"graph.npz": "ff"},
-    "services": {"database": "sha256:3"}, "warm_up": 5, "env_file": {"TOKEN": "1f"},
+    "warm_up": 5, "env_file": {"TOKEN": "1f"},
 }  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from reprokit import paths
 from reprokit.bench.container import own_container
-from reprokit.container import leftovers, lifecycle, names, services
+from reprokit.container import lifecycle, names
 from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running, stop, usual_name
 from reprokit.container.recreate import changed_file
@@ -358,30 +358,6 @@ def test_a_container_called_previous_is_not_removed(engine: Engine, stranger: Pa
     ensure_running(engine, made, RunOptions(name=name))
     assert engine.container(name)["Id"] == described["Id"]
     lifecycle.remove(engine, name)
-
-
-def test_services_and_networks_of_others_stay(engine: Engine, stranger: Paper):
-    name, own = unique("db"), str(engine.host.caller().uid)
-    service = stranger.by_hand(Cmd=["true"], Labels={services.OF: name, names.OWNER: "4999"})
-    engine.rename(service, services.name_of(name, "x"))
-    by_label = stranger.by_hand(Cmd=["true"], Labels={services.OF: name, names.OWNER: own})
-    networks = [unique("net"), services.network_of(name)]
-    engine.create_network(networks[0], {services.OF: name, names.OWNER: own})
-    engine.create_network(networks[1], {services.OF: name, names.OWNER: "4999"})
-    try:
-        services.remove(engine, name)
-        assert engine.container(services.name_of(name, "x")) and engine.container(by_label)
-        assert {each["Name"] for each in engine.networks(f"{services.OF}={name}")} == {*networks}
-        assert name not in leftovers.left_services(engine)
-        engine.remove_network(networks[1])
-        engine.create_network(networks[1], {services.OF: name, names.OWNER: own})
-        engine.rename(by_label, services.name_of(name, "db"))
-        services.remove(engine, name)  # the control
-        assert engine.container(services.name_of(name, "db")) is None
-        assert [each["Name"] for each in engine.networks(f"{services.OF}={name}")] == [networks[0]]
-    finally:
-        for network in engine.networks(f"{services.OF}={name}"):
-            engine.remove_network(network["Id"])
 
 
 def test_labels_of_any_text_stop_no_verb(engine: Engine, stranger: Paper):

@@ -8,7 +8,6 @@ import resource
 import socket
 import stat
 import subprocess
-import sys
 import threading
 import time
 import uuid
@@ -17,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from reprokit.container import attach, names, notebook, services
+from reprokit.container import attach, names, notebook
 from reprokit.container.attach import Command
 from reprokit.container.execute import Completed, execute
-from reprokit.container.lifecycle import ensure_running, remove, stop, usual_name
+from reprokit.container.lifecycle import ensure_running, stop
 from reprokit.container.log import log_path
 from reprokit.container.prepare import read_etc
 from reprokit.container.session import in_container
@@ -52,7 +51,6 @@ LABELS = {
     names.OWNER: str(UID),
     names.USER: "0:0",
     names.SETTINGS: to_label(ContainerSettings(workspace="/etc", recipe_file="/x")),
-    services.OF: "other",
 }
 DOCKERFILE = """
 FROM {base}
@@ -205,50 +203,6 @@ def test_a_huge_file_of_accounts_is_not_read(engine, stranger, file: str):
         read_etc(engine, name)
     assert "REPROKIT_LIMIT_" in error.value.hint
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 64 << 10  # KiB
-
-
-SERVICE = (
-    "    services:\n      db: {{image: '{image}', env: {{TOKEN: '$SECRET ${{SECRET}}'}},"
-    " command: [sleep, '100'], ready: [sh, -c, 'id -u > /data/id || id -u > /tmp/id']}}\n"
-)
-
-
-@pytest.mark.compiler
-def test_a_service_is_the_callers_and_gets_nothing_of_the_host(engine, stranger, monkeypatch):
-    """It has no mounts, new rights or variables, and passes for no container."""
-    monkeypatch.setenv("SECRET", "hunter2")
-    made = stranger.recipe(SERVICE.format(image=stranger.image))
-    name = stranger.as_user(lambda own: ensure_running(own, made))
-    service = services.name_of(name, "db")
-    described = engine.container(service)
-    host = described["HostConfig"]
-    assert described["Config"]["User"] == f"{UID}:{GID}" and not host["Privileged"] and not host["CapAdd"]
-    assert host["SecurityOpt"] == ["no-new-privileges"] and not host["Binds"] and not host["PortBindings"]
-    assert not host["GroupAdd"] and host["LogConfig"]["Config"]["max-size"]
-    # Only the volume of the image, which is removed with it.
-    (volume,) = described["Mounts"]
-    assert volume["Type"] == "volume" and volume["Destination"] == "/data"
-    # The image's label says root; its ready check ran as the caller.
-    assert output(engine, service, "cat", "/tmp/id") == f"{UID}\n"
-    assert "hunter2" not in json.dumps(described) and "TOKEN=$SECRET ${SECRET}" in described["Config"]["Env"]
-    assert [c.name for c in names.known_containers(engine) if c.recipe == stranger.name] == [name]
-    assert service not in services.known(engine).get("other", {})
-    stranger.as_user(lambda own: remove(own, name))
-    assert volume["Name"] not in [each["Name"] for each in engine.api.volumes()["Volumes"] or []]
-
-
-@pytest.mark.compiler
-def test_secrets_for_a_command_do_not_reach_its_services(engine, stranger, tmp_path):
-    (tmp_path / "tokens.env").write_text("TOKEN=hunter2\n")
-    name = usual_name(engine, stranger.recipe(SERVICE.format(image=stranger.image)))
-    options = ["--env-file", str(tmp_path / "tokens.env"), "--", "sh", "-c", "echo $TOKEN"]
-    command = [sys.executable, "-m", "reprokit", "run", stranger.name, *options]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.stdout == "hunter2\n", done.stderr
-    try:
-        assert "hunter2" not in json.dumps(engine.container(services.name_of(name, "db")))
-    finally:
-        remove(engine, name)
 
 
 # --- Limits of time and output

@@ -130,16 +130,13 @@ def test_the_order_is_shuffled_and_the_seeds_own(x):
     assert [job.title for job in planned(other)] != titles and not ids(other) & ids()
 
 
-SERVICE = '"debian:12", services: {db: {image: "redis:7", ports: [6379]}}'
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("echo", "printf"), ('"debian:12"', '"debian:12", env: {OMP_NUM_THREADS: "1"}'), ('"debian:12"', '"debian:11"'),
         ("matrix:", "inputs: [{path: g, make: touch g}]\n    matrix:"), ("unit: ms", "unit: s"),
         ("matrix:", "repeat: 7\n    matrix:"), ('"debian:12"', '"debian:12", shm: 64MiB'),
-        ('"debian:12"', '"debian:12", mounts: [{source: data, target: /data}]'), ('"debian:12"', SERVICE),
+        ('"debian:12"', '"debian:12", mounts: [{source: data, target: /data}]'),
     ],
 )  # fmt: skip
 def test_what_depends_on_the_recipe_is_another_job(x, old, new):
@@ -148,23 +145,19 @@ def test_what_depends_on_the_recipe_is_another_job(x, old, new):
     assert not before & ids()
 
 
-def test_other_data_or_another_image_of_a_service_is_another_job(x):
+def test_other_data_is_another_job(x):
     file, lock = x / "recipes" / "x.yaml", x / "recipes" / "x.lock.yaml"
-    text = file.read_text().replace('"debian:12"', SERVICE, 1)
-    text = text.replace("matrix:", "inputs: [{path: g, data: g.bin}]\n    matrix:", 1)
+    text = file.read_text().replace("matrix:", "inputs: [{path: g, data: g.bin}]\n    matrix:", 1)
     file.write_text(text + "data: [{name: g.bin, urls: [https://example.org/g.bin]}]\n")
     base = {"reference": "debian:12", "digest": f"sha256:{1:064x}"}
     variant = {"reprokit": "1", "inputs": {}, "python": "3.11", "glibc": "2.36", "machine": "x86_64", "base": base}
 
-    def locked(data: int, service: int) -> set[str]:
-        image = {"reference": "redis:7", "digest": f"sha256:{service:064x}"}
+    def locked(data: int) -> set[str]:
         files = [{"name": "g.bin", "urls": ["https://example.org/g.bin"], "sha256": f"{data:064x}", "size": 1}]
-        cpu = {**variant, "services": {"db": image}}
-        lock.write_text(json.dumps({"version": 1, "recipe": "x", "variants": {"cpu": cpu}, "data": files}))
+        lock.write_text(json.dumps({"version": 1, "recipe": "x", "variants": {"cpu": variant}, "data": files}))
         return ids()
 
-    assert locked(1, 1) == locked(1, 1)
-    assert not locked(1, 1) & locked(2, 1) and not locked(1, 1) & locked(1, 2)
+    assert locked(1) == locked(1) and not locked(1) & locked(2)
 
 
 def test_another_value_of_a_matrix_leaves_the_other_jobs(x):

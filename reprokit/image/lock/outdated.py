@@ -32,7 +32,7 @@ def outdated(
 
     tools = Tools(mirrors, engine, base)
     request = request_of(target, render(target), lock.machine)
-    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, each, store) for each in lock.bases]
+    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, store)]
     checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]
     found: list[Moved] = []
     errors: list[ReprokitError] = []

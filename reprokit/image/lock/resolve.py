@@ -27,7 +27,7 @@ from reprokit.supply.kinds import kinds, source
 from reprokit.supply.kinds.apt.install import FollowedSets
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.kind import Tools
-from reprokit.supply.lock.model import Base, GitCommit, PlainFile, RecordFile, VariantLock
+from reprokit.supply.lock.model import GitCommit, PlainFile, RecordFile, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
@@ -99,7 +99,6 @@ def lock_variant(
     redo |= {"apt"} if "base" in redo else set()
     Supplier(store, mirrors).files(base.locked_inputs())
     here = locked_base(engine, base, store)
-    services = old.services if old and "services" not in redo else _services(engine, target, store)
     machine = MACHINES.get(here.architecture, here.architecture)
     request = replace(request_of(target, rendered, machine), followed=sets)
     tools = Tools(mirrors, engine, lambda: here)
@@ -126,7 +125,6 @@ def lock_variant(
             "glibc": platform.glibc if platform else "",
             "machine": machine,
             "base": base,
-            "services": services,
             **found,
         }
     )
@@ -138,12 +136,6 @@ def lock_variant(
 def refs_of(commits: Iterable[GitCommit]) -> dict[tuple[str, str], str]:
     """The locked commits of tags and branches by address and name."""
     return {(entry.url, entry.ref): entry.commit for entry in commits if entry.ref}
-
-
-def _services(engine: Engine, target: Target, store: Store) -> dict[str, Base]:
-    """The images of services, locked as base images are. Those of recipes are in the recipes' own locks."""
-    images = {name: service.image for name, service in target.variant.services.items() if service.image}
-    return {name: lock_base(engine, image, store) for name, image in images.items()}
 
 
 def data_of(

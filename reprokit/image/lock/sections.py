@@ -11,7 +11,7 @@ from reprokit.supply.kinds import kinds
 from reprokit.supply.lock.model import KINDS, VariantLock
 from reprokit.supply.store import key_of
 
-SECTIONS = ("base", "services", *KINDS)
+SECTIONS = ("base", *KINDS)
 _EMPTY = key_of([])
 
 
@@ -21,8 +21,6 @@ def sections(target: Target, rendered: Rendered | None, machine: str, by_block: 
     asked = {kind.name: kind.asked(request) for kind in kinds()}
     asked |= {kind.name: [asked[kind.name], kind.asking(request)] for kind in kinds() if kind.name in by_block}
     inputs = {"base": [request.variant.base, request.machine], **asked}
-    if services := sorted((name, service.image) for name, service in request.variant.services.items() if service.image):
-        inputs["services"] = services
     return {name: key_of(value) for name, value in inputs.items()}
 
 

@@ -61,7 +61,7 @@ class Supplier:
         return locked_base(engine, lock.base, self.store, self.offline)
 
     def image(self, engine: Engine, base: Base) -> BaseImage:
-        """Put one base, such as the image of a service, onto the engine, and before it what it is made of."""
+        """Put one base onto the engine, and before it what it is made of."""
         self.files(base.locked_inputs())
         return locked_base(engine, base, self.store, self.offline)
 
@@ -136,11 +136,10 @@ def fetch(targets: Sequence[Target], source: Path | None = None, data: bool = Fa
         commits = sum(supplier.commits(lock) for lock in locks)
         if engine:
             for lock in locks:
-                for base in lock.bases:
-                    supplier.image(engine, base)
+                supplier.image(engine, lock.base)
     if data:
         for target in targets:
             complete(lock_path(target.path), store)
-    if engine is None and any(base.digest for lock in locks for base in lock.bases):
+    if engine is None and any(lock.base.digest for lock in locks):
         notify(f"base images are not fetched: {absent}")
     return files, commits

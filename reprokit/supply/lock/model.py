@@ -187,7 +187,7 @@ class CondaPackage(Sized):
 
 
 class VariantLock(Model):
-    """All that one variant takes in, and the images of its services.
+    """All that one variant takes in.
 
     `apt_as_of` is the newest date of the package lists that `apt` came from.
     `inputs` has a hash for each section of what it was resolved from: it is stale when the recipe's hash differs.
@@ -205,19 +205,13 @@ class VariantLock(Model):
     git: tuple[GitCommit, ...] = ()
     files: tuple[PlainFile, ...] = ()
     conda: tuple[CondaPackage, ...] = ()
-    services: dict[f.ServiceName, Base] = Field(default={})
-
-    @property
-    def bases(self) -> list[Base]:
-        """The image to start from, and those of the services."""
-        return [self.base, *self.services.values()]
 
     @property
     def hash(self) -> str:
         """A name for all inputs of the image by content, independent of the version of reprokit that resolved them."""
         unsplit = {"__all__": {"blocks"}}
         base = {"bootstrap": {"as_of": True, "packages": unsplit}}
-        other = {"reprokit": True, "inputs": True, "apt_as_of": True, "services": True, "base": base}
+        other = {"reprokit": True, "inputs": True, "apt_as_of": True, "base": base}
         # Locks of earlier versions keep their name.
         other |= {kind: unsplit for kind in KINDS if kind not in self.by_block}
         return key_of(self.model_dump(mode="json", exclude=other))  # type: ignore[arg-type]  # IncEx is recursive
@@ -230,7 +224,7 @@ class VariantLock(Model):
     def locked_inputs(self) -> list[LockedInput]:
         """Every file, each once. Git commits and base images of a registry are no files."""
         found: Iterable[LockedInput] = [
-            *(each for base in self.bases for each in base.locked_inputs()),
+            *self.base.locked_inputs(),
             *(
                 entry.locked_input(self.apt_as_of)
                 for kind in KINDS
@@ -260,14 +254,13 @@ class Lock(Model):
 
     def _values(self) -> Iterator[tuple[str, str]]:
         for name, variant in self.variants.items():
-            for base in variant.bases:
-                yield f"{name}: base {base.reference}", base.digest or ""
+            yield f"{name}: base {variant.base.reference}", variant.base.digest or ""
             for entry in (entry for kind in KINDS for entry in getattr(variant, kind)):
                 if isinstance(entry, GitCommit):
                     yield f"{name}: {entry.url}", entry.commit
                 else:
                     yield f"{name}: {entry.name}", f"{getattr(entry, 'version', '')} {entry.sha256[:12]}".strip()
-            for each in (each for base in variant.bases for each in base.locked_inputs()):
+            for each in variant.base.locked_inputs():
                 yield f"{name}: base {each.name.split()[0]}", f"{each.name.partition(' ')[2]} {each.sha256[:12]}"
         for file in self.data:
             yield f"data {file.name}", str(file.sha256 or getattr(file, "md5", ""))

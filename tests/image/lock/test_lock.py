@@ -18,7 +18,7 @@ from reprokit.image.lock.read import fresh_lock, freshness, needed_lock, recipe_
 from reprokit.image.lock.sections import sections, stale
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
-from reprokit.supply.lock.file import lock_path, read, write
+from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import AptPackage, Base, CondaPackage, Distribution, Lock, VariantLock
 from tests.support.rendering import source
 from tests.support.rendering import target as target_of
@@ -71,8 +71,6 @@ def stale_sections(tmp_path: Path, old: dict, **fields: object) -> list[str]:
         ({"sources": [source("code", "/opt/code", submodules=True)]}, ["git"]),
         ({"sources": [source("code", "/opt/code", commit="f" * 40)]}, ["git"]),
         ({"sources": [source("code", "/opt/elsewhere")]}, []),
-        ({"services": {"db": {"image": "x:1", "ports": [1]}}}, ["services"]),
-        ({"services": {"db": {"recipe": "x", "command": ["y"], "ports": [1]}}}, []),
         ({"base": "debian:11", "pins": {"python": "3.11"}}, ["base", "apt", "wheels"]),
     ],
 )
@@ -129,33 +127,6 @@ def test_a_stale_lock_is_refused_and_a_missing_one_is_named(tmp_path):
     with pytest.raises(WorkFailed, match="stale: apt, git changed in the recipe") as raised:
         fresh_lock(other, render(other))
     assert "reprokit lock paper:v" in raised.value.hint
-
-
-def test_services_are_locked_apart_from_the_image(tmp_path):
-    """Another image, or none, makes the section stale; what the variant's own image is built from stays the same."""
-    service = {"image": "x:1", "ports": [1]}
-    with_db = target_of(tmp_path, **FIELDS, services={"db": service})
-    base = Base(reference="x:1", digest="sha256:" + "2" * 64)
-    lock = written(with_db, services={"db": base})
-    assert stale(with_db, render(with_db), lock) == []
-    assert base in lock.bases and lock.hash == lock_of(with_db).hash
-    changed_settings = {**service, "env": {"A": "b"}, "ports": [2]}
-    for services, expected in (
-        ({"db": {**service, "image": "x:2"}}, ["services"]),
-        ({"dc": service}, ["services"]),
-        ({}, ["services"]),
-        ({"db": changed_settings}, []),
-    ):
-        other = target_of(tmp_path, **FIELDS, services=services)
-        assert stale(other, render(other), lock) == expected
-    path = lock_path(with_db.path)
-    assert read(path).variants["v"] == lock
-    path.write_text(path.read_text().replace("db:", "'../db':"))
-    with pytest.raises(UsageError, match="services"):
-        read(path)
-
-
-# Whether an image is what recipe and lock would give now.
 
 
 def labels_of(target: Target, lock: VariantLock | None = None) -> dict[str, str]:
