@@ -47,7 +47,6 @@ GROUPS = {
     "Results": {
         "bench": "Run a recipe's benchmarks and record the numbers.",
         "sweep": "Run the benchmarks of a file, for all its parameters, here, on nodes or on a cluster.",
-        "tune": "Search for the fastest way to fuse the operators of a BERT layer.",
         "reproduce": "Check, lock, fetch, build, smoke, bench, claims and report in one command.",
         "profile": "Run a command under a profiler, and show its most expensive kernels or functions.",
         "roofline": "Show the peaks of a GPU from its data sheet, and measure those of this machine.",
@@ -74,7 +73,7 @@ GROUPS = {
 OTHER_NAMES = {
     "init": "new", "search": "list", "status": "ps", "version": "--version", "inspect": "show FILE.rkit",
     "blocks": "list --blocks", "schema": "show --schema", "outdated": "lock --outdated", "claims": "results claims",
-    "size": "images size", "trust": "images trust",
+    "tune": "bench operator-fusion", "size": "images size", "trust": "images trust",
 }  # fmt: skip
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 

@@ -70,10 +70,13 @@ def bench(
     with (
         engine_of(on) if on else nullcontext(Engine.connect()) as engine,
         machine_lock(gpus, engine.host),
-        opened_bench(engine, target, gpus, chosen, stale, variables) as (container, found),
+        _opened(engine, target, gpus, chosen, stale, variables) as (container, found),
     ):
-        folder = extension.send(engine, container, found.execute, extension.sources()) if with_extension else ""
         for title, benchmark, combination in jobs:
+            folder = ""
+            if packages := [extension.RECIPE] if with_extension else benchmark.bundled:
+                sent = {path: text for name in packages for path, text in extension.sources(name).items()}
+                folder = extension.send(engine, container, found.execute, sent)
             outcome.run(found, title, benchmark, folder, combination)
     if not (outcome.records or outcome.failed):
         raise _nothing_runs(target, len(chosen))
@@ -159,16 +162,15 @@ class BenchOutcome:
 
 
 @contextmanager
-def opened_bench(
+def _opened(
     engine: Engine,
     target: Target,
     gpus: str | None,
     chosen: Mapping[str, Benchmark],
     stale: bool,
     variables: Mapping[str, str],
-    purpose: str = "",
 ) -> Iterator[tuple[str, Bench]]:
-    """Start the target's bench container, or that for another `purpose`; it is stopped at the end, and its files stay.
+    """Start the target's bench container; it is stopped at the end, and its files stay.
 
     Its image is up to date, unless `stale` allows another one. Its commands have these `variables`.
     """
@@ -176,7 +178,7 @@ def opened_bench(
     if requested == "none" and all(benchmark.gpu for benchmark in chosen.values()):
         raise _nothing_runs(target, len(chosen))
     image, is_stale = _image(engine, target, stale)
-    container = own_container(engine, target, purpose or bench_name(requested), requested)
+    container = own_container(engine, target, bench_name(requested), requested)
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
         put = partial(_absent, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))

@@ -47,10 +47,6 @@ EXAMPLES = {
     "rm": ("reprokit rm fused-attention", "reprokit rm --force featgraph taco"),
     "bench": ("reprokit bench fused-attention", "reprokit bench taco:cpu --repeat 5 --warm-up 1"),
     "sweep": ("reprokit sweep threads.yaml --dry-run", "reprokit sweep threads.yaml --runner slurm"),
-    "tune": (
-        "reprokit tune --batch 8 --seq 256 --mask strided --layers 12 --threads 1",
-        "reprokit tune --strategy exact --strategy xgboost --strategy random --seeds 10 --budget 64",
-    ),
     "reproduce": ("reprokit reproduce taco -o report", "reprokit reproduce taco -o report --repeat 5"),
     "profile": (
         "reprokit profile fused-attention -- python3 train.py",

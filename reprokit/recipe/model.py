@@ -246,6 +246,9 @@ class Benchmark(RecipePart):
     command: str = Field(description="run through bash -c in the work folder")
     gpu: bool = Field(default=False, description="true: skipped without a GPU")
     inputs: list[Input] = Field(default=[], description="files that it reads")
+    bundled: list[Literal["fused-attention", "operator-fusion"]] = Field(
+        default=[], description="packages that come with reprokit; it runs in a folder that has them"
+    )
     parse: Parse = Field(description="how its output is read")
     variants: list[f.Name] = Field(default=[], description="only for these variants; all if empty")
     matrix: dict[f.EnvName, Annotated[list[f.Variable], Field(min_length=1)]] = Field(

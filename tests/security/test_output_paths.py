@@ -56,7 +56,6 @@ def locked() -> None:
 OUTPUTS: dict[str, tuple[str, Callable[[], None]]] = {
     "reproduce": ("results/paper-report/index.html", lambda: report.write(["paper"], None, REPORT)),
     "bench": ("results/paper.jsonl", appended),
-    "tune": ("results/paper.jsonl", appended),
     "sweep": ("results/paper.jsonl", lambda: sweep._record("paper", [OURS])),
     "results": ("results/paper.jsonl", lambda: lines.remove(Path.cwd(), "results/paper.jsonl", [OURS])),
     "profile": ("profiles/paper-cpu-1", lambda: profile._opened(None, Path("profiles/paper-cpu-1")) and None),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from reprokit.container.execute import execute
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
 from reprokit.results import lines
@@ -21,53 +18,10 @@ from reprokit.sweep import ray_cluster
 from reprokit.sweep.plan import plan
 from reprokit.sweep.run import run
 from tests.support.names import unique
-from tests.support.processes import send_when_asleep
 from tests.support.ray_nodes import RayNodes, ray_nodes
-from tests.support.searches import SUMMARY
 from tests.support.sweeps import RECIPE, by_process, jobs
-from tests.support.waiting import wait_for
 
-SWEPT, TUNED = unique("raysweep"), unique("raytune")
-# Stands for python3 and the search in the image: it asks for two plans, one after the other, and measures whatever it
-# is told to. The second plan takes ten minutes when it is measured for the first time.
-PROGRAM = """#!/bin/sh
-shape='"batch": 8, "seq": 256, "mask": "strided", "heads": 12, "head_size": 64, "layers": 1, "dtype": "float32"'
-machine='"torch": "2.13.0", "processor": "EPYC", "instruction_sets": "", "threads": 1'
-verb=$3
-[ "$1" != -c ] || exit 0
-for word; do
-    [ "$last" != --results ] || results=$word
-    case "$verb $word" in "measure "*" "*)
-        printf '{"metric": "operator_fusion.relative_time", "unit": "1", "samples": [1.5, 1.25], "params": {'
-        echo "$shape, \\"device\\": \\"cpu\\", $machine, \\"weights\\": \\"random\\"," \\
-            "\\"job\\": \\"${word%% *}\\", \\"id\\": \\"${word#* }\\"}}";;
-    esac
-    last=$word
-done
-case "$verb $word" in
-    "measure plan 41115") [ -e /tmp/slow ] || { touch /tmp/slow; sleep 600; } ;;
-esac
-[ "$verb" != measure ] || exit 0
-case "$(cat "$results" 2>&1 | grep -c metric)" in
-    0) echo '{"missing": ["plan 7"]}' ;;
-    1) echo '{"missing": ["plan 41115"]}' ;;
-    *) echo 'SUMMARY' ;;
-esac
-""".replace("SUMMARY", json.dumps({"summary": SUMMARY}))
-SEARCH = f"""
-name: {TUNED}
-paper: {{title: A paper, venue: none, year: 2026, licence: none}}
-variants:
-  cpu:
-    base: debian:12
-    blocks:
-      - run:
-          in_image: true
-          commands:
-            - echo {base64.b64encode(PROGRAM.encode()).decode()} | base64 -d > /usr/local/bin/python3
-            - chmod 755 /usr/local/bin/python3
-          products: [/usr/local/bin/python3]
-"""
+SWEPT = unique("raysweep")
 
 
 @pytest.fixture(scope="module")
@@ -87,14 +41,12 @@ def desk(engine: Engine, debian_12: object, nodes: RayNodes, tmp_path: Path, mon
     """The recipes are here; their containers and images are gone at the end."""
     (tmp_path / "recipes").mkdir()
     (tmp_path / "recipes" / f"{SWEPT}.yaml").write_text(RECIPE.replace("name: x", f"name: {SWEPT}"))
-    (tmp_path / "recipes" / f"{TUNED}.yaml").write_text(SEARCH)
     monkeypatch.chdir(tmp_path)
     yield tmp_path
-    for name in (SWEPT, TUNED):
-        for container in engine.containers([f"reprokit.recipe={name}"]):
-            engine.remove(container["Id"], force=True)
-        for image in engine.images([f"reprokit.recipe={name}"]):
-            engine.remove_image(image["Id"], force=True)
+    for container in engine.containers([f"reprokit.recipe={SWEPT}"]):
+        engine.remove(container["Id"], force=True)
+    for image in engine.images([f"reprokit.recipe={SWEPT}"]):
+        engine.remove_image(image["Id"], force=True)
 
 
 @pytest.mark.long
@@ -154,39 +106,6 @@ def test_the_sweep_measures_in_containers_of_the_workers(desk):
     records = lines.read(desk / "results" / f"{SWEPT}.jsonl")
     assert sorted(record.samples for record in records) == [(1.0,), (2.0,)]
     assert all(record.node.startswith("ray-") and record.image_digest for record in records)
-
-
-@pytest.mark.long
-@pytest.mark.xdist_group("ray")
-def test_a_search_measures_in_containers_of_the_workers_and_goes_on_after_ctrl_c(desk, engine):
-    words = [sys.executable, "-m", "reprokit", "tune", TUNED, "--runner", "ray", "--json"]
-    file = desk / "results" / f"{TUNED}.jsonl"
-
-    def running():
-        return [c["Id"] for c in engine.containers([f"reprokit.recipe={TUNED}"]) if c["State"] == "running"]
-
-    def measuring_slowly():
-        with suppress(EngineError):  # a worker stops its container after each job
-            return any(execute(engine, each, ["test", "-e", "/tmp/slow"]).exit_code == 0 for each in running())
-
-    stopped = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        wait_for(measuring_slowly, 900)
-        send_when_asleep(stopped.pid)
-        out, errors = stopped.communicate(timeout=200)
-    finally:
-        stopped.kill()
-    assert (stopped.returncode, out) == (130, ""), errors
-    assert "interrupted: 1 measurements are recorded; the same command continues" in errors
-    assert not running()
-    (before,) = lines.read(file)
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.returncode == 0 and "recorded 1 new measurements" in done.stderr, done.stderr
-    answer, records = json.loads(done.stdout), lines.read(file)
-    assert answer["plan"] == 41115 and records[0] == before
-    assert [record.params["id"] for record in records] == ["7", "41115"]
-    assert all(record.node.startswith("ray-") and record.image_digest for record in records)
-    assert answer["records"] == [json.loads(record.to_json()) for record in records]
 
 
 def test_without_ray_the_remedy_is_named(monkeypatch):
