@@ -11,7 +11,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.lock.read import required_inputs
+from reprokit.image.lock.read import fresh_lock
 from reprokit.image.lock.sections import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import target
@@ -66,7 +66,9 @@ def locked() -> Callable[[str], str]:
         update = {"inputs": sections(of_cpu, render(of_cpu), "x86_64")}
         lock = lock.model_copy(update={"variants": {"cpu": lock.variants["cpu"].model_copy(update=update)}})
         write(lock_path(of_cpu.path), lock)
-        return required_inputs(of_cpu) or ""
+        rendered = render(of_cpu)
+        lock = fresh_lock(of_cpu, rendered)
+        return rendered.locked_hash(lock) if lock else ""
 
     return make
 

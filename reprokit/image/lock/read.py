@@ -76,13 +76,6 @@ def needed_lock(target: Target) -> VariantLock:
     return lock
 
 
-def required_inputs(target: Target) -> str | None:
-    """The hash of the inputs of `build`, None without a lock. Raises WorkFailed if the lock is stale."""
-    rendered = render(target)
-    lock = fresh_lock(target, rendered)
-    return rendered.locked_hash(lock) if lock else None
-
-
 def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
     """Whether an image with these labels is up to date. Raises UsageError if recipe or lock cannot be read.
 
