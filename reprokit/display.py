@@ -26,23 +26,23 @@ _SO_FAR = re.compile(r"\b\d+ %|^pulled \d+ layers|\b\d+ of \d+ files done")
 
 D = TypeVar("D", bound="ProgressDisplay")
 _EVERY_S = 5.0
-# The innermost reporter is the last one. Threads share it as they share the terminal; a ContextVar is unset in them.
+# The innermost is the last. Threads share them as they share the terminal; a ContextVar is unset there.
 _reporters: list[Callable[[str], None]] = []
+_displays: list[Callable[[str], None]] = []
 
 
 def notify(*lines: str) -> None:
-    """Report lines to the user, without credentials: to the innermost reporter, or on standard error."""
-    for line in lines:
-        line = redact(line)
-        if _reporters:
-            _reporters[-1](line)
+    """Report lines, without credentials: to the innermost reporter, else to the display, else on standard error."""
+    for line in map(redact, lines):
+        if taken := _reporters or _displays:
+            taken[-1](line)
         else:
             echo(line, err=True)
 
 
 @contextmanager
 def reporting(reporter: Callable[[str], None]) -> Iterator[None]:
-    """Pass what is reported meanwhile, one line a call, to `reporter`; threads may call it."""
+    """Pass what is reported meanwhile, one line a call, to `reporter`; threads may call it. No progress is shown."""
     _reporters.append(reporter)
     try:
         yield
@@ -58,7 +58,7 @@ class ProgressDisplay:
         self._lock = threading.Lock()
         self._began = time.monotonic()
         self._printed: dict[str, tuple[str, float]] = {}
-        self._console = console(stream) if stream.isatty() else None
+        self._console = console(stream) if stream.isatty() and not _reporters else None
         self._live: Live | None = None
 
     def __enter__(self: D) -> D:
@@ -67,12 +67,11 @@ class ProgressDisplay:
 
             self._live = Live(console=self._console, get_renderable=self.render, refresh_per_second=4, transient=True)
             self._live.start()
-        self._reporting = reporting(self.notify)
-        self._reporting.__enter__()
+        _displays.append(self.notify)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._reporting.__exit__(None, None, None)
+        _displays.remove(self.notify)
         if self._live:
             self._live.stop()
 
@@ -83,7 +82,9 @@ class ProgressDisplay:
 
     def notify(self, line: str, style: str | None = None) -> None:
         """Print a line; on a terminal above the part that is redrawn."""
-        if self._console:
+        if _reporters:
+            _reporters[-1](line)
+        elif self._console:
             self._console.print(line, style=style)
         else:
             echo(line, file=self._stream)
@@ -142,7 +143,7 @@ class StepDisplay(ProgressDisplay):
 @contextmanager
 def progress(text: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a callback for bytes done and total: it shows a bar, or without a terminal a line every few seconds."""
-    if not sys.stderr.isatty():
+    if _reporters or not sys.stderr.isatty():
         last = [time.monotonic()]
 
         def line(done: int, total: int) -> None:

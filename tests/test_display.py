@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reprokit import consent, tables
-from reprokit.display import ClockDisplay, StepDisplay
+from reprokit.display import ClockDisplay, StepDisplay, notify, progress, status
 from reprokit.errors import UsageError
 from reprokit.formatting import Meter, binary_size, clock, counted, parse_size, size
 from reprokit.results.tables import ReportTable
@@ -206,3 +206,13 @@ def test_consent_is_an_option_or_the_answer_at_a_terminal(monkeypatch):
             shown += part
     assert b"a name moves. Continue? [y/N]" in shown
     os.close(ours)
+
+
+def test_a_reporter_gets_the_lines_of_displays_inside_it(reported: list[str], capsys):
+    out = io.StringIO()
+    with StepDisplay(out):
+        notify("locking x", "from https://me:secret@host/x")
+    with progress("writing x"), status("measuring"):
+        pass
+    assert reported == ["locking x", "from https://host/x", "measuring"]
+    assert out.getvalue() == "" and capsys.readouterr().err == ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +38,6 @@ def lock(
     With --outdated, exit 1 if an input is gone, withdrawn or changed; newer versions are no failure. Exit 4 if one
     could not be checked.
     """
-    from reprokit.display import StepDisplay
     from reprokit.errors import UsageError
     from reprokit.explain.last import explained
     from reprokit.recipe.find import current_targets, default_names
@@ -62,7 +60,7 @@ def lock(
     if check:
         _check(targets, bool(names), as_json)
         return
-    with explained(targets[0] if len(targets) == 1 else None), StepDisplay(sys.stderr):
+    with explained(targets[0] if len(targets) == 1 else None):
         _lock(targets, update or [], data, as_of, force, as_json)
 
 

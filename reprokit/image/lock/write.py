@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from reprokit.display import notify
+from reprokit.display import StepDisplay, notify
 from reprokit.engine import Engine
 from reprokit.image.lock.fit import errors_of
 from reprokit.image.lock.read import recipe_lock
@@ -46,13 +47,14 @@ def lock(
     old = before.variants.get(target.variant_name)
     freed = update_of([*update, *(["wheels"] if as_of else [])], target, old)
     mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-    notify(f"locking {target.label}")
     path = lock_path(target.path)
-    check_writable(path)
-    time = _time_of(as_of, target, mirrors) if as_of else ""
-    found = lock_variant(engine, target, store, mirrors, old, freed, time)
-    errors_of(target, force, found)
-    files = data_of(target.recipe, before.data, data, mirrors)
+    with StepDisplay(sys.stderr):
+        notify(f"locking {target.label}")
+        check_writable(path)
+        time = _time_of(as_of, target, mirrors) if as_of else ""
+        found = lock_variant(engine, target, store, mirrors, old, freed, time)
+        errors_of(target, force, found)
+        files = data_of(target.recipe, before.data, data, mirrors)
     with changing(path):
         now = recipe_lock(target)  # meanwhile another process may have locked another variant
         variants = {**now.variants, target.variant_name: found}
