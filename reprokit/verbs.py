@@ -49,7 +49,6 @@ GROUPS = {
         "sweep": "Run the benchmarks of a file, for all its parameters, here, on nodes or on a cluster.",
         "reproduce": "Check, lock, fetch, build, smoke, bench, claims and report in one command.",
         "profile": "Run a command under a profiler, and show its most expensive kernels or functions.",
-        "roofline": "Show the peaks of a GPU from its data sheet, and measure those of this machine.",
         "results": "List, show, compare, judge, export and prune the results of benchmarks.",
         "report": "Write a page about results: environment, claims, plots, machines, commands, artifact evaluation.",
     },
@@ -73,7 +72,7 @@ GROUPS = {
 OTHER_NAMES = {
     "init": "new", "search": "list", "status": "ps", "version": "--version", "inspect": "show FILE.rkit",
     "blocks": "list --blocks", "schema": "show --schema", "outdated": "lock --outdated", "claims": "results claims",
-    "tune": "bench operator-fusion", "size": "images size", "trust": "images trust",
+    "tune": "bench operator-fusion", "roofline": "results roofline", "size": "images size", "trust": "images trust",
 }  # fmt: skip
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 

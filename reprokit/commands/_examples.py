@@ -52,7 +52,10 @@ EXAMPLES = {
         "reprokit profile fused-attention -- python3 train.py",
         "reprokit profile featgraph:cuda --with ncu -o kernels -- python3 bench.py",
     ),
-    "roofline": ("reprokit roofline --device V100", "reprokit roofline taco --threads 1,8 --plot taco.svg"),
+    "results roofline": (
+        "reprokit results roofline --device V100",
+        "reprokit results roofline taco --threads 1,8 --plot taco.svg",
+    ),
     "results list": ("reprokit results list", "reprokit results list taco"),
     "results show": ("reprokit results show taco", "reprokit results show --records results/taco.jsonl"),
     "results compare": ("reprokit results compare node-a node-b", "reprokit results compare cpu cuda --recipe taco"),

@@ -12,6 +12,7 @@ import typer
 from reprokit import completion
 from reprokit.bench.records import groups_of, of, records_of, results_file, some
 from reprokit.commands import _options as options
+from reprokit.commands._roofline import roofline
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import document, dump, echo, paged
 
@@ -26,6 +27,8 @@ results = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+results.command()(roofline)
 
 _Name = Annotated[
     str | None,

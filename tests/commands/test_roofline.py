@@ -1,4 +1,4 @@
-"""`reprokit roofline` without a container: data sheets."""
+"""`reprokit results roofline` without a container: data sheets."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from reprokit.profiling.peaks import MeasuredPeaks
 
 
 def test_data_sheets_of_gpus(call, monkeypatch):
-    data = json.loads(call("roofline", "--device", "V100", "--json").stdout)
+    data = json.loads(call("results", "roofline", "--device", "V100", "--json").stdout)
     (sheet,) = data["data_sheets"]
     assert (sheet["bandwidth"], data["measured"]) == (pytest.approx(898.048), [])
-    shown = call("roofline", "--device", "Tesla V100-SXM2-16GB", "--plot", "roof.svg").stdout
+    shown = call("results", "roofline", "--device", "Tesla V100-SXM2-16GB", "--plot", "roof.svg").stdout
     assert "877 MHz x 4096 bit x 2" in shown and "898" in shown and "source: " in shown
     assert "898 GB/s" in Path("roof.svg").read_text()
     monkeypatch.setattr("reprokit.host.gpu.gpus", list)
-    shown = call("roofline").stdout  # all GPUs that have a data sheet
+    shown = call("results", "roofline").stdout  # all GPUs that have a data sheet
     assert {"V100", "A100 80GB", "H100"} <= set(re.split(", |: ", " ".join(shown.split()))) and len(shown) < 600
 
 
@@ -57,19 +57,19 @@ def locked(recipe, monkeypatch):
 
 @pytest.mark.parametrize(("threads", "counts"), [((), [1, 2]), (("--threads", "2"), [2])])
 def test_the_machine_that_is_measured_is_locked(call, locked, threads, counts):
-    data = json.loads(call("roofline", "x:cpu", "--json", "--on", "alpha", *threads).stdout)
+    data = json.loads(call("results", "roofline", "x:cpu", "--json", "--on", "alpha", *threads).stdout)
     assert [each["threads"] for each in data["measured"]] == counts
     assert locked == [(None, "alpha")]
 
 
 def test_what_is_refused_waits_for_no_benchmark(error, locked, monkeypatch):
-    refused = error(UsageError, "roofline", "x:cpu", "--device", "Voodoo 2")
+    refused = error(UsageError, "results", "roofline", "x:cpu", "--device", "Voodoo 2")
     assert "no data sheet of 'Voodoo 2'" in refused.message and locked == []
-    refused = error(UsageError, "roofline", "x:cpu", "--threads", "1,3")
+    refused = error(UsageError, "results", "roofline", "x:cpu", "--threads", "1,3")
     assert refused.message == "--threads 3 is more than the container's 2 processors"
     locked.clear()
     monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, None)))
-    assert "x:cpu has not been built" in error(UsageError, "roofline", "x:cpu").message and locked == []
+    assert "x:cpu has not been built" in error(UsageError, "results", "roofline", "x:cpu").message and locked == []
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_what_is_refused_waits_for_no_benchmark(error, locked, monkeypatch):
     ],
 )
 def test_wrong_usage(call, options, message):
-    result = call("roofline", *options)
+    result = call("results", "roofline", *options)
     assert message in result.exception.message

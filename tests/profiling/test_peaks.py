@@ -42,7 +42,7 @@ def test_peaks_and_points_of_a_recipe(desk, image, monkeypatch):
     older = [replace(each, image_digest="sha256:0", params={"n": 3}, time="2020-01-01T00:00:00Z") for each in mine]
     of_another = [replace(each, variant="other", params={"n": 4}) for each in mine]
     lines.append(desk, f"results/{image}.jsonl", [*older, *mine, *other, *of_another])
-    done = CliRunner().invoke(cli.app, ["roofline", image, "--threads", "1", "--plot", "roof.svg", "--json"])
+    done = CliRunner().invoke(cli.app, ["results", "roofline", image, "--threads", "1", "--plot", "roof.svg", "--json"])
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
     (one,) = found["measured"]

@@ -71,7 +71,7 @@ OUTPUTS: dict[str, tuple[str, Callable[[], None]]] = {
 OTHERS = {
     *("list", "show", "check", "fetch", "store", "config", "build", "export", "verify"),
     *("smoke", "images", "clean", "run", "shell", "exec", "notebook", "ps", "logs", "stop", "rm"),
-    *("roofline", "report", "diff", "load", "nodes", "send", "push", "pull", "help", "doctor"),
+    *("report", "diff", "load", "nodes", "send", "push", "pull", "help", "doctor"),
     *("explain", "completion"),
 }
 

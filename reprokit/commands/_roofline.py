@@ -1,4 +1,4 @@
-"""`reprokit roofline`."""
+"""`reprokit results roofline`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def roofline(
         else:
             _print(sheets, measured, hardware)
         if not name:
-            notify("nothing was measured: `reprokit roofline NAME` measures in a recipe's container")
+            notify("nothing was measured: `reprokit results roofline NAME` measures in a recipe's container")
     if plot:
         from reprokit.results.roofline_plot import draw_roofline
 
