@@ -43,7 +43,7 @@ def show(
         return
     if not name:
         raise UsageError("name a recipe, a block or a bundle", hint="`reprokit list` shows the recipes")
-    if sbom or name.endswith(".rkit") or (Path(name).is_file() and not is_recipe(name)):
+    if sbom or name.endswith(".rkit") or (not is_recipe(name) and _is_file(name)):
         from reprokit.commands._bundle import show_bundle
 
         show_bundle(Path(name), json, sbom)
@@ -63,6 +63,13 @@ def show(
     recipe = found[0].recipe
     with paged():
         _print([(recipe.name, [*recipe_rows(recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
+
+
+def _is_file(name: str) -> bool:
+    try:
+        return Path(name).is_file()
+    except OSError:  # such as a name that is too long
+        return False
 
 
 def as_json(found: list[Target]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ RLE = 128 << 10  # what a block of zstd holds at most, in four bytes
 GIB = 1 << 30
 UNPACK = """
 from reprokit.bundle import read, workspaces
-with read.opened(Path(sys.argv[1])) as bundle, workspaces.workspaces(bundle, True, print):
+with read.opened(Path(sys.argv[1])) as bundle, workspaces.workspaces(bundle, True):
     pass
 """
 

@@ -263,12 +263,12 @@ from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 places = Mirrors(Store(Path(sys.argv[1])), Configuration())
-ensure([Commit(*sys.argv[2:])], places, lambda line: print(line, flush=True))
+ensure([Commit(*sys.argv[2:])], places)
 """
     command = [sys.executable, "-c", script, str(store.root), big.url, big.commit]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
             if "trying again" in line:
                 server.cuts = 0
             if "256 of 400" in line:
