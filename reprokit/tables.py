@@ -57,11 +57,13 @@ def table(columns: Row, rows: Iterable[Row], keys: int = 1, words: Collection[in
     too_wide = any(_total([least[i] for i in part]) > width() for part in parts)
     if too_wide or (len(parts) > 1 and len(texts) == len(columns)):
         for number, row in enumerate(found):
-            echo() if number else None
+            if number:
+                echo()
             pairs([(header, text) for header, text in zip(columns, row, strict=True) if text])
         return
     for number, part in enumerate(parts):
-        echo() if number else None
+        if number:
+            echo()
         _print(part, columns, found, texts, _shared(part, least, natural))
 
 

@@ -105,7 +105,7 @@ def read(text: str) -> Hardware:
     return Hardware(
         cpu=one("cpu") or one("machine"),
         threads=_whole(one("threads")) or 1,
-        gpu=_counted(names or [_UNKNOWN] * bool(values.get("device"))),
+        gpu=_counted(names or ([_UNKNOWN] if values.get("device") else [])),
         driver=gpus[0][1] if gpus else "",
         clocks=clocks,
         has_gpu=bool(gpus or values.get("device")),

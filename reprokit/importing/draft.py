@@ -281,7 +281,7 @@ class Writer:
 
 
 def _whence(choice: Choice) -> str:
-    return "; ".join([", ".join(map(str, choice.origins))] * bool(choice.origins) + [choice.why] * bool(choice.why))
+    return "; ".join(filter(None, (", ".join(map(str, choice.origins)), choice.why)))
 
 
 def _note(place: CommentedMap, key: str, choice: Choice | None) -> None:

@@ -133,9 +133,9 @@ class Gateway:
     def unreached(self, what: str) -> NoConnection | None:
         """The error for `what` if hosts of an archive that were requested cannot be reached: apt does not name them."""
         failures = {host: why for host in sorted(self.hosts) if (why := self.store.lost.last_failure(f"http://{host}"))}
-        return (
-            NoConnection(f"{what}: no connection to {listed(failures)}", hint=mirror_hint("apt")) if failures else None
-        )
+        if not failures:
+            return None
+        return NoConnection(f"{what}: no connection to {listed(failures)}", hint=mirror_hint("apt"))
 
     def server(self, address: SplitResult) -> InputServer | None:
         """The set that an address names; another one of its host refuses addresses of sets of other builds."""

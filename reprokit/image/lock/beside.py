@@ -88,10 +88,11 @@ def followed(
         inputs = [package.locked_input(one.lock.apt_as_of) for packages in sets.values() for package in packages]
         if (base is None and not _base_served(engine, one.lock.base, mirrors)) or not _served(inputs, mirrors):
             continue
-        blocks = ", ".join(install.block for install in sets)
-        what = " and ".join(["its base"] * (base is None) + [f"its apt packages of {blocks}"] * bool(blocks))
-        if what:
-            notify(f"following the lock of {one.label}: {what}; `--update base` takes today's")
+        shared = ["its base"] if base is None else []
+        if blocks := ", ".join(install.block for install in sets):
+            shared.append(f"its apt packages of {blocks}")
+        if shared:
+            notify(f"following the lock of {one.label}: {' and '.join(shared)}; `--update base` takes today's")
         return one.lock.base, FollowedSets(sets, one.lock.apt_as_of)
     return None, FollowedSets()
 
