@@ -320,10 +320,10 @@ make_venv() {
 
 target=${1-}
 case $target in
-    demo) extras="results" needs_engine=yes ;;
-    test) extras="test,extension" needs_engine=yes ;;
-    test-fast) extras="test" needs_engine=no ;;
-    lint) extras="dev" needs_engine=no ;;
+    demo) extras="import,results" needs_engine=yes ;;
+    test) extras="test,extension,import" needs_engine=yes ;;
+    test-fast) extras="test,import" needs_engine=no ;;
+    lint) extras="dev,import" needs_engine=no ;;
     attention) extras="extension,results" needs_engine=no ;;
     *) die 2 "unknown target '$target'" "sh .ci/setup.sh demo|test|test-fast|lint|attention" ;;
 esac

@@ -66,12 +66,18 @@ def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedR
     """The recipe of a repository, with a summary of what was decided, and what finds versions for its repair."""
     from reprokit.compat.facts import bundled
     from reprokit.importing.asof import moment_of
-    from reprokit.importing.recipe_of import recipe_of
     from reprokit.importing.sources import opened
-    from reprokit.importing.wheel_changes import WheelChanges
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
+    try:
+        from reprokit.importing.recipe_of import recipe_of
+        from reprokit.importing.wheel_changes import WheelChanges
+    except ModuleNotFoundError as error:
+        from reprokit.errors import UsageError
+        from reprokit.installation import extra_command
+
+        raise UsageError(f"--from needs {error.name}", hint=f"install it: `{extra_command('import')}`") from None
     mirrors = Mirrors(Store())
     tree = opened(source, commit, mirrors)
     moment = moment_of(as_of, tree.date, source)

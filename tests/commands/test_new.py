@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,14 @@ def test_a_source_that_is_none_is_named(error, tmp_path, options, message):
     (tmp_path / "empty").mkdir()
     assert message in error(UsageError, "new", "tool", *options).message
     assert not (tmp_path / "recipes").exists()
+
+
+def test_missing_parsers_are_named_with_their_extra(error, tmp_path, monkeypatch):
+    for module in ("recipe_of", "draft", "edits"):
+        monkeypatch.delitem(sys.modules, f"reprokit.importing.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    missing = error(UsageError, "new", "tool", "--from", str(tmp_path))
+    assert "ruamel.yaml" in missing.message and "[import]" in missing.hint
 
 
 @pytest.fixture

@@ -126,13 +126,13 @@ def test_two_at_once_then_again_then_after_a_change(answering: Machine) -> None:
     assert [process.returncode for process in both] == [0, 0], texts
     outputs = "".join(out for out, _ in texts)
     assert outputs.count("installing the project") == 1 and outputs.count(".venv is up to date") == 1
-    pip = "-m pip install -q --disable-pip-version-check -e .[results]\n"
+    pip = "-m pip install -q --disable-pip-version-check -e .[import,results]\n"
     assert (answering.checkout.parent / "pip.log").read_text() == pip
     assert answering.setup("demo").stdout == "setup: .venv is up to date\n"
     assert answering.setup("demo", REPROKIT_NO_INSTALL="1").stdout == "setup: nothing is missing\n"
     with (answering.checkout / "pyproject.toml").open("a") as project:
         project.write("# changed\n")
-    assert answering.setup("demo").stdout == "setup: installing the project with [results] into .venv\n"
+    assert answering.setup("demo").stdout == "setup: installing the project with [import,results] into .venv\n"
 
 
 @pytest.mark.slow
