@@ -28,7 +28,8 @@ from tests.support.names import WORKER, unique
 from tests.support.other_engine import OtherEngine
 from tests.support.verbs import run_verb
 
-A, B, C, D = (tar_of({f"bin/{name}": noise(300_000, seed)}) for seed, name in enumerate("abcd"))
+# Other layers in each run: an engine that is used for long may have those of an earlier one.
+A, B, C, D = (tar_of({f"bin/{unique(name)}": noise(300_000, seed)}) for seed, name in enumerate("abcd"))
 X, Y = f"reprokit/{unique('load')}:x", f"reprokit/{unique('load')}:y"
 FORMS = {"docker": Form.PLAIN, "new docker": Form.ZSTD, "containerd": Form.BLOBS, "podman": Form.PLAIN}
 

@@ -7,6 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from reprokit.image.render import render
+from tests.support.privileges import as_root
 from tests.support.rendering import target
 
 NOTES = sha256(b"notes of the paper\n").hexdigest()
@@ -23,6 +24,7 @@ def run(tmp_path: Path, urls: list[str], locked: str = "", digest: str = NOTES) 
     return subprocess.run(command, capture_output=True, text=True)
 
 
+@as_root("gives files to root, as a build does")
 def test_the_addresses_of_a_file_are_tried_in_order_or_those_of_the_lock(tmp_path: Path, served, no_proxies):
     site = f"http://127.0.0.2:{served[1]}"
     for urls, locked in (([f"{site}/gone.txt", f"{site}/notes.txt"], ""), ([f"{site}/gone.txt"], f"{site}/")):

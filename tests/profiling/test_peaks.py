@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import platform
 import re
 import subprocess
-import tarfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,8 +90,7 @@ def test_this_machine_compiles_for_an_image_without_a_compiler(tmp_path, monkeyp
     def ask(argv: list[str]) -> Completed:
         if argv[0] == "sh":
             return Completed(1)
-        with tarfile.open(fileobj=io.BytesIO(stub.tars[-1])) as tar:
-            tar.extractall(tmp_path, filter="data")
+        subprocess.run(["tar", "-x", "-C", tmp_path], input=stub.tars[-1], check=True)
         if compiler == "c++":
             headers = subprocess.run(["readelf", "-l", program], capture_output=True, check=True).stdout
             assert b"PT_INTERP" not in headers

@@ -17,6 +17,7 @@ from reprokit.errors import ReprokitError
 from tests.support.builds import root_file_system
 from tests.support.cluster import Cluster
 from tests.support.names import unique
+from tests.support.privileges import as_root
 from tests.support.verbs import run_verb as call
 from tests.support.waiting import wait_for
 
@@ -79,6 +80,7 @@ def test_on_a_node(nodes: Cluster, recipe):
         hosts.write_text(before)
 
 
+@as_root("is root in a container, which must own the folders that it sees")
 def test_here(engine: Engine, recipe, tmp_path: Path):
     """The same with reprokit itself in the container, in a folder with another path there."""
     name, code = recipe(), Path(reprokit.__file__).parent.parent
