@@ -70,14 +70,14 @@ def bench(
     with (
         engine_of(on) if on else nullcontext(Engine.connect()) as engine,
         machine_lock(gpus, engine.host),
-        _opened(engine, target, gpus, chosen, stale, variables) as (container, found),
+        _opened(engine, target, gpus, chosen, stale, variables) as (container, session),
     ):
         for title, benchmark, combination in jobs:
             folder = ""
             if packages := [extension.RECIPE] if with_extension else benchmark.bundled:
                 sent = {path: text for name in packages for path, text in extension.sources(name).items()}
-                folder = extension.send(engine, container, found.execute, sent)
-            outcome.run(found, title, benchmark, folder, combination)
+                folder = extension.send(engine, container, session.execute, sent)
+            outcome.run(session, title, benchmark, folder, combination)
     if not (outcome.records or outcome.failed):
         raise _nothing_runs(target, len(chosen))
     return outcome
@@ -114,11 +114,11 @@ class BenchOutcome:
         self.failed: dict[str, ReprokitError] = {}
 
     def run(
-        self, found: Bench, name: str, benchmark: Benchmark, folder: str, combination: Mapping[str, Any] = {}
+        self, session: Bench, name: str, benchmark: Benchmark, folder: str, combination: Mapping[str, Any] = {}
     ) -> None:
         title = " ".join([name, *assignments(combination)])
         self.begun += 1
-        if benchmark.gpu and not found.hardware.has_gpu:
+        if benchmark.gpu and not session.hardware.has_gpu:
             self.skipped[title] = _NO_GPU
             notify(f"skipped {title}: {_NO_GPU}")
             return
@@ -129,10 +129,10 @@ class BenchOutcome:
             tail = (tail + text)[-_SHOWN_CHARACTERS:]
 
         try:
-            place = f"[{self.begun}/{self.count}] {found.target.label} {title}"
-            expected = found.expected_s(name, benchmark, self.rounds, combination, self.earlier)
+            place = f"[{self.begun}/{self.count}] {session.target.label} {title}"
+            expected = session.expected_s(name, benchmark, self.rounds, combination, self.earlier)
             with status(f"{place}: {benchmark.command}", expected):
-                records = found.measure(name, benchmark, folder, keep, self.rounds, combination)
+                records = session.measure(name, benchmark, folder, keep, self.rounds, combination)
             if checked := records[0].checked:
                 notify(f"{title}: compared {counted(checked, 'result')} with a reference: all correct")
             notify(*(f"warning: {title}: {text}" for text in dict.fromkeys(w for r in records for w in r.warnings)))

@@ -27,15 +27,15 @@ def results_file(name: str) -> Path:
 
 def files_of(name: str | None) -> list[Path]:
     """The file of a recipe's records, or all. Raises UsageError if there is none."""
-    found = {file.stem: file for file in sorted(Path(lines.FOLDER).glob("*.jsonl"))}
+    files = {file.stem: file for file in sorted(Path(lines.FOLDER).glob("*.jsonl"))}
     recipe = results_file(name).stem if name else ""
-    if not found:
+    if not files:
         raise UsageError("no results yet", lines.FOLDER, _MEASURE)
-    if recipe and recipe not in found:
+    if recipe and recipe not in files:
         raise UsageError(
-            f"no results of {recipe}{nearest(recipe, found)}", lines.FOLDER, f"there are {', '.join(found)}"
+            f"no results of {recipe}{nearest(recipe, files)}", lines.FOLDER, f"there are {', '.join(files)}"
         )
-    return [found[recipe]] if recipe else list(found.values())
+    return [files[recipe]] if recipe else list(files.values())
 
 
 def groups_of(name: str | None) -> list[Group]:
@@ -44,34 +44,34 @@ def groups_of(name: str | None) -> list[Group]:
 
 def recipes_with_results() -> list[str]:
     """The recipes that have a file of records here. Raises UsageError if none has."""
-    found = [name for name in recipe_names() if results_file(name).exists()]
-    if not found:
+    names = [name for name in recipe_names() if results_file(name).exists()]
+    if not names:
         raise UsageError("no results yet", hint="name a recipe, or measure one with `reprokit bench NAME`")
-    return found
+    return names
 
 
-def of(found: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -> list[_T]:
+def of(measured: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ()) -> list[_T]:
     """The groups or records of a recipe or variant, and of these benchmarks."""
     if not name and not benchmarks:
-        return list(found)
+        return list(measured)
     recipe, _, variant = plain(name or "").partition(":")
     wanted = {"recipe": [recipe], "variant": [variant], "benchmark": benchmarks or [""]}
-    facts = [vars(each).get("identity", vars(each)) for each in found]
+    facts = [vars(each).get("identity", vars(each)) for each in measured]
     return [
         each
-        for each, fact in zip(found, facts, strict=True)
+        for each, fact in zip(measured, facts, strict=True)
         if all("" in values or fact[field] in values for field, values in wanted.items())
     ]
 
 
-def some(found: list[_T], *names: str | None) -> list[_T]:
-    """What was found. Raises UsageError if that is nothing."""
-    if not found:
+def some(measured: list[_T], *names: str | None) -> list[_T]:
+    """`measured`. Raises UsageError if it is empty."""
+    if not measured:
         about = " ".join(filter(None, names))
         if not about:
             raise UsageError("no results yet", hint=_MEASURE)
         raise UsageError(f"no record of {about}", hint="`reprokit results list` shows what there is")
-    return found
+    return measured
 
 
 def records_of(name: str | None, file: Path | None) -> list[Record]:

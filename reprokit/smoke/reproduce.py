@@ -51,15 +51,15 @@ def reproduce(
         notify(f"{number}/{len(NAMES)} {step}")
         needless = ""
         if reason := blocked(step, journal.steps):
-            found = ReproductionStep(step, command, "skipped", reason)
+            outcome = ReproductionStep(step, command, "skipped", reason)
         elif step in ("lock", "fetch") and (needless := _needless(step, target)):
-            found = ReproductionStep(step, command, "done", needless)
+            outcome = ReproductionStep(step, command, "done", needless)
         else:
-            found = attempt(step, command, actions[step])
-        if found.status != "done":
-            notify(f"  {found.status}: {found.reason}")
+            outcome = attempt(step, command, actions[step])
+        if outcome.status != "done":
+            notify(f"  {outcome.status}: {outcome.reason}")
         # What is fetched is locked: it changes no result.
-        journal.add(found, ran=not needless and step != "fetch")
+        journal.add(outcome, ran=not needless and step != "fetch")
     return journal, [journal.steps[step] for step in NAMES]
 
 
