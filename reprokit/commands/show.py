@@ -55,7 +55,8 @@ def show(
             show_block(*blocks[name], json)
             return
         if nearest(name, [*recipe_files(), *blocks]) != nearest(name, recipe_files()):
-            raise UsageError(f"no recipe and no block is called {name!r}{nearest(name, blocks)}")
+            hint = "`reprokit list` shows the recipes, `reprokit list --blocks` the blocks"
+            raise UsageError(f"no recipe and no block is called {name!r}{nearest(name, blocks)}", hint=hint)
     found = targets(name)
     if json:
         dump(as_json(found))
