@@ -41,8 +41,8 @@ class Checkout(NamedTuple):
 def checkout_of(folder: Path) -> Checkout:
     """What `folder` has of the repository around it.
 
-    Nothing if there is no repository, where it has no commit, and where it tracks no file of the folder. A warning
-    if it cannot be read.
+    Nothing if there is no repository, or if it has no commit or tracks no file of the folder. A warning if it cannot
+    be read.
     """
     for root in (folder, *folder.parents):
         if (root / ".git").exists():

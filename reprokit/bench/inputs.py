@@ -120,7 +120,7 @@ def place(target: Target, file: Input, fetch: Fetch) -> None:
     """Copy the data that `file` names to its path in the workspace, unless it exists there.
 
     A copy, because programs may write into it. Raises Absent if the data is not locked, WorkFailed if its lock is
-    stale, UsageError if the path is outside the workspace, and where a program left a link or a file in the way.
+    stale, UsageError if the path is outside the workspace, or a program left a link or a file in the way.
     """
     inside = _in_workspace(target, file.path)
     root = workspace.locate(target.workspace, target.path)

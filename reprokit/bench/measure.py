@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -72,12 +72,15 @@ def bench(
         machine_lock(gpus, engine.host),
         _opened(engine, target, gpus, chosen, stale, variables) as (container, session),
     ):
+
+        @cache
+        def sent(packages: tuple[str, ...]) -> str:
+            files = {path: text for name in packages for path, text in extension.sources(name).items()}
+            return extension.send(engine, container, session.execute, files) if packages else ""
+
         for title, benchmark, combination in jobs:
-            folder = ""
-            if packages := [extension.RECIPE] if with_extension else benchmark.bundled:
-                sent = {path: text for name in packages for path, text in extension.sources(name).items()}
-                folder = extension.send(engine, container, session.execute, sent)
-            outcome.run(session, title, benchmark, folder, combination)
+            packages = (extension.RECIPE,) if with_extension else tuple(benchmark.bundled)
+            outcome.run(session, title, benchmark, sent(packages), combination)
     if not (outcome.records or outcome.failed):
         raise _nothing_runs(target, len(chosen))
     return outcome

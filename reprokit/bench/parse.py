@@ -56,8 +56,8 @@ class Parsed:
 def parse(spec: Parse, text: str) -> Parsed:
     """The measurements in `text`. Those of the same metric, unit and parameters become one with more samples.
 
-    Raises WorkFailed if there are none or not `spec.expect`, where one is no finite number, and where the program
-    reports a wrong result. Raises UsageError for more than the limits.
+    Raises WorkFailed if there are none or not `spec.expect`, if one is no finite number, or if the program reports a
+    wrong result. Raises UsageError for more than the limits.
     """
     lines = (match[0] for match in _LINE.finditer(_ESCAPES.sub("", text)))
     environment: dict[str, Any] = {}

@@ -38,6 +38,12 @@ def files_of(name: str | None) -> list[Path]:
     return [files[recipe]] if recipe else list(files.values())
 
 
+def groups_here(recipe: str) -> list[Group]:
+    """The groups of a recipe's records, none if it was not measured here."""
+    file = results_file(recipe)
+    return groups(lines.read(file)) if file.exists() else []
+
+
 def groups_of(name: str | None) -> list[Group]:
     return some(of([group for file in files_of(name) for group in groups(lines.read(file))], name), name)
 

@@ -77,7 +77,6 @@ def _variants(name: str, recipe: Recipe, records: Sequence[Record]) -> list[Vari
 
 
 def _sizes(image: str) -> Mapping[str, int]:
-
     if not re.fullmatch("sha256:[0-9a-f]{64}", image):
         return {}
     try:

@@ -49,15 +49,12 @@ def build(
     """Build the image of a recipe."""
     import os
 
-    from reprokit.compat.model import KnownHost
     from reprokit.container.gpu import ladder, no_gpu_error, parse_gpus, refused
     from reprokit.engine import Engine
     from reprokit.errors import EngineError
-    from reprokit.host.disk import ENGINE_ROOT
-    from reprokit.host.fit import host_errors_of
     from reprokit.image.build import build as build_image
+    from reprokit.image.build import engine_errors_of
     from reprokit.image.build_secrets import parse_secrets
-    from reprokit.image.labels import image_name
     from reprokit.image.lock.fit import errors_of
     from reprokit.image.run import BuildOptions
     from reprokit.recipe.find import target as find_target
@@ -67,11 +64,7 @@ def build(
     engine = Engine.connect()
     request = parse_gpus(gpus)
     devices = ladder(request, engine.host.cdi_devices(engine.info()))[0].requests
-    built = engine.image(image_name(target)) is not None
-    # An image that is built already needs no more disk space.
-    free = None if built else engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
-    host = KnownHost(engine.host.memory_bytes(), free)
-    forced += host_errors_of(target, host, force, "or build anyway with --force")
+    forced += engine_errors_of(engine, target, force)
     chosen = BuildOptions(
         no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded
         keep_failed=keep_failed,

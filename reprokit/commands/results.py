@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reprokit import completion
-from reprokit.bench.records import groups_of, of, records_of, results_file, some
+from reprokit.bench.records import groups_here, groups_of, of, records_of, results_file, some
 from reprokit.commands import _options as options
 from reprokit.commands._roofline import roofline
 from reprokit.errors import UsageError
@@ -150,17 +150,15 @@ def claims(
     from reprokit.display import notify
     from reprokit.recipe.find import load_recipe, split
     from reprokit.results.claims import JudgedClaim, as_lines, judge
-    from reprokit.results.likeness import groups
-    from reprokit.results.lines import read
     from reprokit.tables import paragraph
 
     chosen = [split(name)[0] for name in names or []] or recipes_with_results()
     found: list[JudgedClaim] = []
     for name in dict.fromkeys(chosen):
-        recipe, file = load_recipe(name), results_file(name)
+        recipe = load_recipe(name)
         if not recipe.claims:
             notify(f"{name} has no claims")
-        found += judge(recipe, groups(read(file)) if file.exists() else [], bundled())
+        found += judge(recipe, groups_here(name), bundled())
     if as_json:
         dump({"claims": [each.to_json() for each in found]})
     else:

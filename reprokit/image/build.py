@@ -11,12 +11,15 @@ from pathlib import Path
 from secrets import token_hex
 
 from reprokit import paths
+from reprokit.compat.model import KnownHost
 from reprokit.display import notify
 from reprokit.engine import OWN_IMAGES, Engine, labels_of
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.explain.last import explained
 from reprokit.filelocks import file_lock
 from reprokit.helper.container import ADDRESS, listening
+from reprokit.host.disk import ENGINE_ROOT
+from reprokit.host.fit import host_errors_of
 from reprokit.image import build_secrets, made, run, trust
 from reprokit.image.base.resolve import resolve_base
 from reprokit.image.inputs import Inputs, resolve_inputs
@@ -56,6 +59,19 @@ class BuildResult:
     undeclared: tuple[str, ...] = ()
     state: trust.State = "built here"
     steps: tuple[run.StepTime, ...] = ()
+
+
+def free_disk(engine: Engine, target: Target) -> int | None:
+    """Free bytes on the engine's disk; None if unknown, or if the image is built already and needs no more."""
+    if engine.image(image_name(target)) is not None:
+        return None
+    return engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
+
+
+def engine_errors_of(engine: Engine, target: Target, force: bool) -> list[str]:
+    """What the engine's machine lacks to build `target`, one line each, if `force` ignores it. Raises EngineError."""
+    host = KnownHost(engine.host.memory_bytes(), free_disk(engine, target))
+    return host_errors_of(target, host, force, "or build anyway with --force")
 
 
 def build(

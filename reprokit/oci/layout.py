@@ -42,7 +42,7 @@ def layout_files(images: Sequence[Image], annotations: Mapping[str, str] | None 
         entry = descriptor.json()
         if image.name:
             # containerd and Engine 25 read the name from the first. skopeo and podman choose an image by the second,
-            # if a tag alone would be the same for two recipes.
+            # where a tag alone would be the same for two recipes.
             entry["annotations"] = {
                 "io.containerd.image.name": full_name(image.name),
                 "org.opencontainers.image.ref.name": image.name,

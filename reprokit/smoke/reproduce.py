@@ -8,14 +8,14 @@ from collections.abc import Callable, Mapping
 from reprokit import __version__
 from reprokit.bench.checkout import checkout_of
 from reprokit.bench.measure import bench
-from reprokit.bench.records import results_file
+from reprokit.bench.records import groups_here, of, results_file
 from reprokit.bench.run import Rounds
 from reprokit.compat.facts import bundled
-from reprokit.container.launch import usable_image
 from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, WorkFailed
 from reprokit.host import workspace
+from reprokit.image.build import build, engine_errors_of
 from reprokit.image.labels import image_name
 from reprokit.image.lock.fit import errors_of
 from reprokit.image.lock.read import fresh_lock, variant_lock
@@ -23,9 +23,7 @@ from reprokit.image.lock.supplies import fetch
 from reprokit.image.lock.write import lock
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
-from reprokit.results import lines
 from reprokit.results.claims import judge
-from reprokit.results.likeness import groups
 from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, attempt, blocked
 from reprokit.smoke import result
 from reprokit.smoke.run import trials
@@ -66,6 +64,12 @@ def reproduce(
 def _actions(target: Target, repeat: int) -> Mapping[str, Callable[[], object]]:
     """What the steps do, by name."""
 
+    def build_image() -> None:
+        errors_of(target, False)  # those of the lock too
+        engine = Engine.connect()
+        engine_errors_of(engine, target, False)
+        build(engine, target)
+
     def smoke() -> None:
         for trial in trials(Engine.connect(), [target], ()):
             notify(trial.line())
@@ -79,15 +83,14 @@ def _actions(target: Target, repeat: int) -> Mapping[str, Callable[[], object]]:
         bench(target, file=file, rounds=Rounds(repeat)).raise_failure()
 
     def claims() -> str:
-        file = results_file(target.recipe.name)
-        judged = judge(target.recipe, groups(lines.read(file)) if file.exists() else [], bundled())
+        judged = judge(target.recipe, groups_here(target.recipe.name), bundled())
         return "a claim is not reproduced" if any(each.verdict == "not reproduced" for each in judged) else ""
 
     return {
         "check": lambda: errors_of(target, False),
         "lock": lambda: lock(Engine.connect(), target),
         "fetch": lambda: fetch([target]),
-        "build": lambda: usable_image(Engine.connect(), target),
+        "build": build_image,
         "smoke": smoke,
         "bench": measure,
         "claims": claims,
@@ -117,10 +120,7 @@ def _state(target: Target, repeat: int) -> str:
 
 def _has_results(target: Target) -> bool:
     """Whether there is a record of the recipe and variant."""
-    file = results_file(target.recipe.name)
-    wanted = (target.recipe.name, target.variant_name)
-    found = groups(lines.read(file)) if file.exists() else []
-    return any((group.identity["recipe"], group.identity["variant"]) == wanted for group in found)
+    return bool(of(groups_here(target.recipe.name), target.label))
 
 
 def _needless(step: str, target: Target) -> str:

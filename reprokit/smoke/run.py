@@ -19,9 +19,9 @@ from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, WorkFailed
 from reprokit.explain.last import explain_by, keep_error
 from reprokit.explain.remedy import Subject
-from reprokit.host.disk import ENGINE_ROOT
 from reprokit.host.fit import in_words, recipe_findings
 from reprokit.host.gpu import GpuDevice
+from reprokit.image.build import free_disk
 from reprokit.image.labels import image_name
 from reprokit.image.lock.fit import errors_of
 from reprokit.recipe import find
@@ -125,15 +125,13 @@ def _current(names: Sequence[str]) -> Iterator[Target | TrialResult]:
 
 
 def _not_here(engine: Engine, target: Target, gpus: Sequence[GpuDevice]) -> str:
-    """Why this host cannot run the target, or "". An image that is built already needs no more disk."""
+    """Why this host cannot run the target, or ""."""
+    if engine.host.name and engine.image(image_name(target)) is None:
+        return f"its image is missing on {engine.host.name}"
     has_gpu = gpus_for(engine, target, None) != "none"
-    free_disk = None
-    if engine.image(image_name(target)) is None:
-        if engine.host.name:
-            return f"its image is missing on {engine.host.name}"
-        free_disk = engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
-    found = recipe_findings(target.variant, has_gpu, gpus, engine.host.memory_bytes(), free_disk)
-    return next((in_words(finding) for finding in found if finding.severity == "error"), "")
+    memory, disk = engine.host.memory_bytes(), free_disk(engine, target)
+    findings = recipe_findings(target.variant, has_gpu, gpus, memory, disk)
+    return next((in_words(finding) for finding in findings if finding.severity == "error"), "")
 
 
 @contextmanager

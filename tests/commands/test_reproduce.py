@@ -6,6 +6,7 @@ import json
 import subprocess
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.recipe.find import target
 from reprokit.results import lines
 from reprokit.results.reproduction import NAMES
-from reprokit.smoke.reproduce import _state
+from reprokit.smoke.reproduce import _actions, _state
 from tests.support.records import RECORD
 
 PLAIN = """
@@ -78,6 +79,16 @@ def test_after_a_late_fetch_no_step_is_done_again(run, monkeypatch):
     monkeypatch.setattr("reprokit.smoke.reproduce._needless", lambda step, target: "it is locked" * (step == "lock"))
     assert run("fetch") == ["check", "fetch", "build", "smoke", "bench", "claims"]
     assert run() == ["fetch", "claims"]
+
+
+def test_a_machine_that_is_too_small_does_not_build(recipe, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recipe("x", PLAIN.replace('"debian:12"', '"debian:12", requires: {memory: 8GiB}'))
+    host = SimpleNamespace(memory_bytes=lambda: 4 << 30, disk_free_bytes=lambda folder: 1 << 40)
+    engine = SimpleNamespace(host=host, image=lambda name: None, info=dict)
+    monkeypatch.setattr("reprokit.smoke.reproduce.Engine.connect", lambda: engine)
+    with pytest.raises(EngineError, match="too small"):
+        _actions(target("x:cpu"), 1)["build"]()
 
 
 def test_outputs_that_cannot_be_written_are_named_before_any_step(call, recipe, tmp_path, monkeypatch):
