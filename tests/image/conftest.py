@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
+from reprokit.image.made import names_of, step_name
 from tests.support.builds import Builds, root_file_system
 from tests.support.names import unique
 
@@ -28,19 +30,21 @@ def base(engine: Engine) -> Iterator[str]:
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
+    # No earlier run had it: names of steps have the folder's hash, and an engine may still have those of a killed run.
+    folder = tmp_path / unique("home")
+    monkeypatch.setenv("REPROKIT_HOME", str(folder))
+    return folder
 
 
 @pytest.fixture
 def builds(engine: Engine, base: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Builds]:
     made = Builds(engine, base, monkeypatch)
     yield made
-    for suffix in ("", "--failed"):
-        try:
-            engine.remove_image(f"reprokit/{made.target.label}{suffix}", force=True)
-        except ReprokitError:
-            continue
+    names = [f"reprokit/{made.target.label}{suffix}" for suffix in ("", "--failed")]
+    names += [name for each in engine.images([]) for name in names_of(each) if name.startswith(step_name(""))]
+    for name in names:
+        with suppress(ReprokitError):
+            engine.remove_image(name, force=True)
 
 
 @pytest.fixture
