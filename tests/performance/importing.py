@@ -137,7 +137,7 @@ def cause(last: Round) -> str:
 
 
 def table(rows: list[dict[str, Any]]) -> Iterator[str]:
-    yield "| release | kind | day | base | no hand | `--repair` | imports | collects | changed, or why it fails |"
+    yield "| release | kind | day | base | unchanged | `--repair` | imports | collects | changed, or why it fails |"
     yield "|---|---|---|---|---|---|---|---|---|"
     for each in rows:
         release = f"{each['name']} {each['version'][:12]}"
@@ -158,7 +158,7 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     collected = sum("collect" not in each["last"] for each in tested)
     yield ""
     yield (
-        f"{len(rows)} releases: {first} built with no hand, {len(good)} with `--repair`; in those, {resolved} of"
+        f"{len(rows)} releases: {first} built without manual changes, {len(good)} with `--repair`; in those, {resolved} of"
         f" {modules} imports resolve, and {collected} of {len(tested)} with tests collect them."
     )
 

@@ -13,7 +13,7 @@ Mechanism = Literal["check", "explain", "fetch", "verify", "run", "doctor", "ext
 _HEAD = """\
 # Pitfalls, and what covers each
 
-Every failure that was met by hand while the target papers were reproduced. This page is made of
+Every failure that occurred while the target papers were reproduced by hand. This page is generated from
 `tests/support/pitfalls.yaml` by
 `.venv/bin/python -m pytest tests/explain/integration/test_pitfalls.py --update-golden`.
 

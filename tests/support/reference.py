@@ -1,4 +1,4 @@
-"""docs/fields.md and docs/blocks.md, made of the schema, so that no field, option or block is missing from them."""
+"""docs/fields.md and docs/blocks.md, generated from the schema, so that no field, option or block is missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from reprokit.recipe.blocks import OwnFront, block_names, block_spec
 from reprokit.recipe.pin_names import PIN_NAMES
 from reprokit.recipe.schema import schema
 
-_MADE = "This page is made of the schema by `.venv/bin/python -m pytest tests/setup/test_reference.py --update-golden`."
+_MADE = "This page is generated from the schema by `.venv/bin/python -m pytest tests/setup/test_reference.py --update-golden`."
 _FIELDS = f"""\
 # Reference: fields of a recipe
 
