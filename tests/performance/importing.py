@@ -158,8 +158,8 @@ def table(rows: list[dict[str, Any]]) -> Iterator[str]:
     collected = sum("collect" not in each["last"] for each in tested)
     yield ""
     yield (
-        f"{len(rows)} releases: {first} built without manual changes, {len(good)} with `--repair`; in those, {resolved} of"
-        f" {modules} imports resolve, and {collected} of {len(tested)} with tests collect them."
+        f"{len(rows)} releases: {first} built without manual changes, {len(good)} with `--repair`; in those, {resolved}"
+        f" of {modules} imports resolve, and {collected} of {len(tested)} with tests collect them."
     )
 
 

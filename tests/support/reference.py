@@ -10,7 +10,10 @@ from reprokit.recipe.blocks import OwnFront, block_names, block_spec
 from reprokit.recipe.pin_names import PIN_NAMES
 from reprokit.recipe.schema import schema
 
-_MADE = "This page is generated from the schema by `.venv/bin/python -m pytest tests/setup/test_reference.py --update-golden`."
+_MADE = (
+    "This page is generated from the schema by "
+    "`.venv/bin/python -m pytest tests/setup/test_reference.py --update-golden`."
+)
 _FIELDS = f"""\
 # Reference: fields of a recipe
 
