@@ -71,14 +71,13 @@ bench: ## Measure reprokit's own start-up, check, build and download times as ra
 	    $(PYTHON_ENV) tests/performance/$$each.py || failed=1; done; exit $$failed
 
 ATTENTION := PYTHONPATH=workspaces/fused_attention .venv/bin/python -m fused_attention.bench
-attention: ## Measure the attention extension's whole grid (hours; resumes): samples to results/attention, tables and plots to docs/attention
+attention: ## Measure the attention extension's whole grid (hours; resumes): samples to results/attention, table and verdict to docs/attention
 	@$(SETUP) attention
 	@mkdir -p results/attention
 	$(ATTENTION) --threads 1 --output results/attention/cpu.jsonl $(BENCH_ARGS)
 	$(ATTENTION) --summary results/attention/cpu.jsonl > docs/attention/cpu.csv
 	-$(ATTENTION) --verdict docs/attention/cpu.csv > docs/attention/verdict.md
 	.venv/bin/reprokit report fused-attention --records results/attention/cpu.jsonl -o results/attention/report
-	cp results/attention/report/plots/* docs/attention
 
 clean: ## Remove .venv, caches and build trees of this folder; images, the store and results stay
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

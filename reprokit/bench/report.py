@@ -1,4 +1,4 @@
-"""Write the report of recipes: a page, a summary and plots."""
+"""Write the report of recipes: a page and a summary."""
 
 from __future__ import annotations
 
@@ -16,8 +16,6 @@ from reprokit.image.lock.read import variant_lock
 from reprokit.image.sizes import sizes_by_block
 from reprokit.recipe.find import load_recipe, target
 from reprokit.recipe.model import Recipe
-from reprokit.results.attention import measured
-from reprokit.results.attention_plots import draw
 from reprokit.results.claims import judge
 from reprokit.results.likeness import groups
 from reprokit.results.record import Record
@@ -38,29 +36,22 @@ def write(
 
     Raises UsageError, and EngineError if the folder cannot be written.
     """
-    plots: dict[str, bytes] = {}
-    page = page_of([_recipe(name, plots, records, steps) for name in names])
-    texts = {"index.html": as_html(page), "summary.md": as_summary(page)}
-    encoded = {name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()}
+    page = page_of([_recipe(name, records, steps) for name in names])
     try:
         with output_folder(named, usual) as opened:
-            for path, content in {**{f"plots/{name}": svg for name, svg in plots.items()}, **encoded}.items():
+            for path, text in {"index.html": as_html(page), "summary.md": as_summary(page)}.items():
                 with opened.replacing(path) as file:
-                    file.write(content)
+                    file.write(text.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise unwritable(error, "the report", named or usual) from None
 
 
-def _recipe(name: str, plots: dict[str, bytes], file: Path | None, steps: ReportTable | None) -> RecipeReport:
-    """A recipe's part; its files are added to `plots`."""
+def _recipe(name: str, file: Path | None, steps: ReportTable | None) -> RecipeReport:
     recipe = load_recipe(name)
     found = records_of(name, file) if file or results_file(name).exists() else []
     found = some(found, name) if file else found
     judged = judge(recipe, groups(found), bundled())
-    attention = _attention(found)
-    plots |= attention
-    pictures = [(Path(name).stem.replace("-", " "), svg) for name, svg in attention.items() if name.endswith(".svg")]
-    return recipe_report(recipe, found, judged, _variants(name, recipe, found), pictures, steps)
+    return recipe_report(recipe, found, judged, _variants(name, recipe, found), steps)
 
 
 def _variants(name: str, recipe: Recipe, records: Sequence[Record]) -> list[VariantFacts]:
@@ -84,9 +75,3 @@ def _sizes(image: str) -> Mapping[str, int]:
         return sizes_by_block(engine.history(image)) if engine.image(image) else {}
     except ReprokitError:
         return {}
-
-
-def _attention(records: Sequence[Record]) -> dict[str, bytes]:
-    """The plots of the attention benchmark, by file name."""
-    found = measured(records)
-    return draw(found) if found.cells else {}

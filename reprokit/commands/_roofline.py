@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from reprokit.compat.peaks import DevicePeaks
     from reprokit.engine import Engine
     from reprokit.profiling.peaks import MeasuredPeaks
+    from reprokit.results.plots import Roof
     from reprokit.results.roofline import RooflinePoint
-    from reprokit.results.roofline_plot import Roof
 
 _MOST_THREADS = 1024
 # In one plot points stand beside each other, so they have these in common.
@@ -90,7 +90,7 @@ def roofline(
         if not name:
             notify("nothing was measured: `reprokit results roofline NAME` measures in a recipe's container")
     if plot:
-        from reprokit.results.roofline_plot import draw_roofline
+        from reprokit.results.plots import draw_roofline
 
         draw_roofline(_roofs(sheets, measured), points, plot)
         notify(f"drawn: {plot}, with {len(points)} points of results")
@@ -170,7 +170,7 @@ def _points(name: str, hardware: Sequence[str]) -> list[RooflinePoint]:
 
 
 def _roofs(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks]) -> list[Roof]:
-    from reprokit.results.roofline_plot import Roof
+    from reprokit.results.plots import Roof
 
     found = []
     for sheet in sheets:

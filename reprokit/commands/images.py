@@ -101,7 +101,7 @@ def size(
         _print_sizes(sized, freed, together)
         _print_apart(targets)
     if plot:
-        from reprokit.results.size_plots import draw_sizes
+        from reprokit.results.plots import draw_sizes
 
         draw_sizes(sized, plot)
         notify(f"drawn: {plot}")

@@ -192,7 +192,7 @@ def history(
         known = sorted({group.identity["metric"] for group in every})
         raise UsageError(f"no record of {metric!r}{nearest(metric, known)}", hint=f"metrics are {', '.join(known)}")
     if plot:
-        from reprokit.results.history_plot import draw_history
+        from reprokit.results.plots import draw_history
 
         hidden = draw_history(found, metric, plot)
         notify(f"drawn: {plot}{f', without {hidden} of {len(found)} lines' if hidden else ''}")
@@ -233,7 +233,7 @@ def prune(
     """Remove old records of a recipe or a variant."""
     from reprokit import consent
     from reprokit.results import lines
-    from reprokit.results.pruning import old
+    from reprokit.results.selection import old
 
     if (before is None) == (last is None):
         raise UsageError("prune needs one rule", hint="add --before DATE or --last N")

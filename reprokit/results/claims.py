@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from reprokit.compat.facts import Facts
+from reprokit.compat.gpu import parse_gpu
+from reprokit.errors import UsageError
 from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
 from reprokit.recipe.model import Recipe
-from reprokit.results.claim_benchmarks import command_of, unmeasured
-from reprokit.results.hardware import other_hardware
 from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of, latest_alike, texts
 from reprokit.results.stats import ratio_interval
 from reprokit.results.tables import number, shown
@@ -29,6 +30,9 @@ _SETTING = ("variant", "cpu", "gpu", "driver", "threads", "node")
 _CONDITIONS = (*_SETTING, "image_digest", "files")
 _QUESTION = ("metric", "unit", "params", "benchmark", "command")
 _IMAGE = ("variant", "image_digest", "input_hash", "environment")
+_COUNTED = re.compile("(?:([0-9]{1,4})x )?(.*)", re.DOTALL)
+# A slice has a seventh of a GPU and more.
+_PART = re.compile(r"\bMIG \S+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -361,3 +365,91 @@ def _variation(group: Group, other: Group) -> bool:
     """Whether the other is a variation of the same implementation, such as `ours-packed` of `ours`."""
     mine = group.identity["params"].get("impl")
     return mine is not None and str(other.identity["params"].get("impl", "")).startswith(f"{mine}-")
+
+
+def command_of(recipe: Recipe, claim: Claim) -> str:
+    """The command that measures a claim, or "" if no benchmark does."""
+    for name, benchmark in recipe.benchmarks.items():
+        if claim.benchmark not in ("", name):
+            continue
+        metrics = [value.metric for value in benchmark.parse.values]
+        if claim.metric in metrics or claim.metric in benchmark.parse.metrics:
+            variant = benchmark.variants[0] if benchmark.variants else recipe.default_variant
+            if benchmark.gpu:
+                fitting = (
+                    v for v in benchmark.variants or recipe.variants if recipe.variants[v].requires.gpu != "none"
+                )
+                variant = next(fitting, variant)
+            return f"reprokit bench {recipe.name}:{variant} {name} --repeat 10"
+    return ""
+
+
+def unmeasured(recipe: Recipe, claim: Claim, cases: Sequence[Group]) -> str:
+    """How many combinations of a benchmark's matrix that the claim is about have no record among `cases`, or ""."""
+    for name in dict.fromkeys(group.identity["benchmark"] for group in cases):
+        if (benchmark := recipe.benchmarks.get(name)) is None:
+            continue
+        wanted = [
+            each
+            for each in benchmark.combinations()
+            if has_params(each, {k: v for k, v in claim.params.items() if k in each})
+        ]
+        own = [group.identity["params"] for group in cases if group.identity["benchmark"] == name]
+        measured = {_matrix_key({k: params[k] for k in benchmark.matrix if k in params}) for params in own}
+        if missing := sum(_matrix_key(each) not in measured for each in wanted):
+            return f"{missing} of {len(wanted)} combinations of the matrix of {name} were not measured"
+    return ""
+
+
+def _matrix_key(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Equal for equal values, however a program prints them."""
+    return tuple(sorted((name, str(value).lower().removesuffix(".0")) for name, value in params.items()))
+
+
+def other_hardware(claim: Claim, identity: Mapping[str, Any], facts: Facts) -> str:
+    """Why the hardware of records with this identity is not the claim's, or "".
+
+    A number of a CPU that the claim does not name says nothing about this one; a ratio may.
+    """
+    gpu, cpu = identity["gpu"], identity["cpu"]
+    claimed = f"claimed for {claim.hardware}"
+    if gpu and claim.gpu == "none":
+        return f"measured on a GPU ({gpu}), {claimed}"
+    if not gpu and claim.gpu not in ("", "none"):
+        return f"measured on a CPU ({cpu}), {claimed}"
+    ratio = claim.baseline is not None and claim.baseline.value is None
+    if not set(_words(claim.cpu)) <= set(_words(cpu)) or (claim.gpu == "none" and not claim.cpu and not ratio):
+        return f"measured on {cpu or 'an unknown CPU'}, {claimed}"
+    if claim.gpu in ("", "none", "any") or _gpus_fit(claim.gpu, gpu, facts):
+        return ""
+    return f"measured on {gpu}, {claimed}"
+
+
+def _words(cpu: str) -> list[str]:
+    return re.sub(r"\((?:r|tm)\)", " ", cpu.lower()).split()
+
+
+def _gpus_fit(claimed: str, measured: str, facts: Facts) -> bool:
+    """Whether all measured GPUs are of the claimed kind, and enough."""
+    (count, kind), *others = _gpus(claimed, facts)
+    found = _gpus(measured, facts)
+    return not others and {name for _, name in found} == {kind} and sum(number for number, _ in found) >= count
+
+
+def _gpus(text: str, facts: Facts) -> list[tuple[int, str]]:
+    """How many of each kind there are in a text such as `8x A100, T4`."""
+    found = []
+    for part in text.split(", "):
+        counted = _COUNTED.fullmatch(part)
+        assert counted, "it matches any text"
+        found.append((int(counted[1] or 1), _gpu_name(counted[2], facts)))
+    return found
+
+
+def _gpu_name(text: str, facts: Facts) -> str:
+    try:
+        gpu = parse_gpu(facts, text)
+    except UsageError:
+        return text.lower()
+    part = _PART.search(text)
+    return (gpu.name if gpu else "none") + (f" {part[0].lower()}" if part else "")

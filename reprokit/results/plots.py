@@ -1,10 +1,13 @@
-"""Plots of any benchmark, with axes from the parameters of its records. SVG by matplotlib.
+"""All plots, by matplotlib: of any benchmark for the report, of a metric over time, rooflines, sizes of images.
 
-The report's plots take their colours from the page, so that they suit dark mode and print.
+The report's plots are SVG with axes from the parameters of the records. They take their colours from the page, so that
+they suit dark mode and print. CSS shows the values of a point and each line alone: plotly would add 4.5 MB of
+JavaScript to each page, which could then forbid scripts no longer.
 """
 
 from __future__ import annotations
 
+import html
 import io
 import math
 import re
@@ -19,9 +22,11 @@ from typing import TYPE_CHECKING, Any
 from reprokit.errors import UsageError
 from reprokit.formatting import counted
 from reprokit.host.disk import unwritable
+from reprokit.image.sizes import SizedImage
 from reprokit.installation import extra_command
+from reprokit.results.history import HistoryLine
 from reprokit.results.likeness import Group
-from reprokit.results.plot_values import PlotPoint, line_id, with_values
+from reprokit.results.roofline import RooflinePoint
 from reprokit.results.tables import number, shown
 from reprokit.untrusted.text import escaped
 
@@ -45,6 +50,15 @@ _SETTINGS: dict[Any, Any] = {
 _LARGEST = 1e100  # on an axis
 MOST_SERIES, MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
 _WIDTH = 4.8  # inches: two fit beside each other on a desktop without being scaled down
+# Of the values that a page shows on request.
+_SVG_DPI = 72
+_RADIUS = 5
+_MARGIN = 6.0
+_LETTER = 6.8  # the width of a letter
+# More points than this lie on each other.
+_MOST_POINTS = 2000
+_MOST_NAMED = 12
+_GB = 1e9
 
 
 @dataclass(frozen=True)
@@ -58,6 +72,16 @@ class Plot:
     caption: str
     lines: tuple[str, ...] = ()
     panel: str = ""
+
+
+@dataclass(frozen=True)
+class PlotPoint:
+    """A point by its data, the number of its line, and what it says, a line each."""
+
+    x: float
+    y: float
+    line: int
+    text: tuple[str, ...]
 
 
 def plots(groups: Sequence[Group]) -> list[Plot]:
@@ -291,3 +315,138 @@ def short(text: str) -> str:
     """A label of at most 48 characters."""
     text = escaped(text)
     return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1]}…"
+
+
+def line_id(number: int) -> str:
+    """The `gid` of a line's artists."""
+    return f"line-{number}"
+
+
+def with_values(svg: str, figure: Figure, axes: Axes, points: Sequence[PlotPoint]) -> str:
+    """The SVG of `axes` with a spot over each point, which shows its text, and with lines as classes `l0`, `l1`, ...
+
+    The axes were drawn, so the places of their points are known.
+    """
+    for line in {point.line for point in points}:
+        svg = svg.replace(f' id="{line_id(line)}"', f' class="l{line}"')
+    spots = [_point_svg(figure, axes, point) for point in points[:_MOST_POINTS]]
+    head, end, _ = svg.rpartition("</svg>")
+    return f'{head}<g class="values">{"".join(spots)}</g>{end}\n'
+
+
+def _point_svg(figure: Figure, axes: Axes, point: PlotPoint) -> str:
+    scale = _SVG_DPI / figure.dpi
+    width, height = (_SVG_DPI * inches for inches in figure.get_size_inches())
+    x, y = (scale * float(place) for place in axes.transData.transform((point.x, point.y)))
+    y = height - y
+    first = y - 22 if y > 36 else y + 20
+    most = int((width - 2 * _MARGIN) / _LETTER)
+    lines = [text if len(text) <= most else f"{text[: most - 1]}…" for text in point.text]
+    half = _LETTER / 2 * max(map(len, lines))
+    left = max(_MARGIN, min(x - half, width - 2 * half - _MARGIN))
+    texts = "".join(
+        f'<text x="{left:.1f}" y="{first + 13 * row:.1f}">{html.escape(escaped(text))}</text>'
+        for row, text in enumerate(lines)
+    )
+    return f'<g class="l{point.line}"><circle cx="{x:.1f}" cy="{y:.1f}" r="{_RADIUS}"/>{texts}</g>'
+
+
+def draw_history(lines: Sequence[HistoryLine], metric: str, file: Path) -> int:
+    """Draw medians over runs into `file`, by its suffix; returns how many lines are too many for it.
+
+    Each benchmark and unit has axes of its own. Raises UsageError, EngineError.
+    """
+    by_title: dict[str, list[HistoryLine]] = {}
+    for line in lines:
+        by_title.setdefault(line.title, []).append(line)
+    panels = {title: alike[:MOST_SERIES] for title, alike in list(by_title.items())[:MOST_PLOTS]}
+    with plotting():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8, 4.5 * len(panels)), layout="constrained")
+        for axes, (title, alike) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True):
+            for number, line in enumerate(alike):
+                values = [median for _, _, median in line.points]
+                label = short(f"{line.case} {line.hardware}")
+                axes.plot(range(1, len(values) + 1), values, label=label, **style(number))
+            axes.set_title(short(title))
+            axes.set_xlabel("run")
+            axes.set_ylabel(short(metric))
+            axes.grid(True, axis="y")
+            axes.legend(frameon=False, fontsize=8)
+        save(figure, file)
+    return len(lines) - sum(map(len, panels.values()))
+
+
+@dataclass(frozen=True)
+class Roof:
+    """A device, or a type of number on it: GFLOP/s and GB/s."""
+
+    name: str
+    peak: float
+    bandwidth: float
+
+
+def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: Path) -> None:
+    """Draw into `file`, by its suffix. Raises UsageError if matplotlib is missing, EngineError."""
+    with plotting():
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        axes = figure.subplots()
+        ridges = [roof.peak / roof.bandwidth for roof in roofs]
+        reached = [point.intensity for point in points]
+        low, high = min([*ridges, *reached]) / 20, max([*ridges, *reached]) * 20
+        for number, (roof, ridge) in enumerate(zip(roofs, ridges, strict=True)):
+            label = f"{short(roof.name)}: {roof.peak:.4g} GFLOP/s, {roof.bandwidth:.4g} GB/s"
+            line = [low * roof.bandwidth, roof.peak, roof.peak]
+            axes.plot([low, ridge, high], line, label=label, color=COLOURS[number % len(COLOURS)])
+        for point in points:
+            axes.plot([point.intensity], [point.rate], marker="o", color="#6b6b6b", markersize=5)
+        for point in points[:_MOST_NAMED]:
+            axes.annotate(
+                short(point.name),
+                (point.intensity, point.rate),
+                xytext=(5, -3),
+                textcoords="offset points",
+                fontsize=7,
+            )
+        axes.set(xscale="log", yscale="log")
+        # The usual labels are formulas, which are not parsed.
+        for axis in (axes.xaxis, axes.yaxis):
+            axis.set_major_formatter(lambda value, _: f"{value:g}")
+        axes.set_xlabel("FLOP a byte")
+        axes.set_ylabel("GFLOP/s")
+        axes.grid(True)
+        axes.legend(frameon=False, fontsize=8, loc="lower right")
+        save(figure, file)
+
+
+def draw_sizes(images: Sequence[SizedImage], file: Path) -> None:
+    """Draw bars of blocks in GB into `file`, by its suffix. What another image has too is hatched.
+
+    Raises UsageError if matplotlib is missing, EngineError if the file cannot be written.
+    """
+    with plotting():
+        from matplotlib.figure import Figure
+        from matplotlib.patches import Patch
+
+        blocks = list(dict.fromkeys(block for image in images for block in image.blocks))
+        colours = {block: COLOURS[number % len(COLOURS)] for number, block in enumerate(blocks)}
+        figure = Figure(figsize=(9, 1.6 + 0.5 * len(images)), layout="constrained")
+        axes = figure.subplots()
+        for place, image in enumerate(images):
+            common = max((image.shared(other) for other in images if other is not image), key=len, default=())
+            left = 0.0
+            for number, (block, count) in enumerate(image.steps):
+                hatch = "///" if number < len(common) else ""
+                axes.barh(place, count / _GB, left=left, color=colours[block], hatch=hatch, edgecolor="white")
+                left += count / _GB
+        axes.set_yticks(range(len(images)), [escaped(image.name) for image in images])
+        axes.invert_yaxis()
+        axes.set_xlabel("GB")
+        axes.grid(True, axis="x")
+        marks = [Patch(facecolor=colour, label=escaped(block)) for block, colour in colours.items()]
+        marks.append(Patch(facecolor="white", edgecolor="#6b6b6b", hatch="///", label="in another image too"))
+        axes.legend(handles=marks, frameon=False, fontsize=8, ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        save(figure, file)

@@ -6,7 +6,8 @@ scripts and requests, and it needs no JavaScript.
 
 from __future__ import annotations
 
-import base64
+import re
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,13 +16,13 @@ from typing import get_args
 
 from reprokit.formatting import counted, size
 from reprokit.recipe.model import Recipe
+from reprokit.recipe.yaml import scalar
 from reprokit.results import claims
 from reprokit.results.claims import JudgedClaim, Verdict
 from reprokit.results.formats import as_markdown
 from reprokit.results.likeness import Group, groups, key_of
 from reprokit.results.plots import Plot, plots
 from reprokit.results.record import MachineState, Record
-from reprokit.results.repeat import commands
 from reprokit.results.roofline import is_constant
 from reprokit.results.tables import TABLE, commit_of, conditions, sections, summary
 from reprokit.supply.lock.model import VariantLock
@@ -35,14 +36,6 @@ _MOST_DOUBTS = 3
 # The first rows tell; the rest is in the exported CSV.
 _MOST_ROWS, _MOST_TABLES = 2000, 60
 Rows = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True)
-class Picture:
-    """An image as a data: address, and what it shows in words."""
-
-    address: str
-    caption: str
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class VariantFacts:
 
 @dataclass(frozen=True)
 class RecipeReport:
-    """One recipe's part of the page. `ran` and the first figures of `highlights` and `pictures` are its summary."""
+    """One recipe's part of the page. `ran`, `summaries` and `highlights` are its summary."""
 
     name: str
     paper: str
@@ -71,7 +64,6 @@ class RecipeReport:
     claims: ReportTable
     environment: tuple[tuple[str, Rows], ...]
     plots: tuple[Plot, ...]
-    pictures: tuple[Picture, ...]
     tables: tuple[ReportTable, ...]
     machines: tuple[tuple[str, Rows], ...]
     commands: tuple[str, ...]
@@ -116,10 +108,9 @@ def recipe_report(
     records: Sequence[Record],
     judged: Sequence[JudgedClaim],
     variants: Sequence[VariantFacts],
-    pictures: Sequence[tuple[str, bytes]] = (),
     steps: ReportTable | None = None,
 ) -> RecipeReport:
-    """A recipe's part. `pictures` are further plots, SVG with a caption; `steps` those of `reproduce`."""
+    """A recipe's part; `steps` are those of `reproduce`."""
     ordered = sorted(records, key=lambda record: (record.variant, record.benchmark, record.metric, record.time))
     found = _newest_first(groups(ordered))
     by_conditions: dict[str, list[Group]] = {}
@@ -144,14 +135,11 @@ def recipe_report(
         paper=f"{recipe.paper.title} ({recipe.paper.venue} {recipe.paper.year})",
         ran=_ran(recipe, ordered, verdicts),
         summaries=tuple(_summaries(recipe, ordered)),
-        highlights=tuple(firsts[: max(0, _MOST_HIGHLIGHTS - len(pictures))]),
+        highlights=tuple(firsts[:_MOST_HIGHLIGHTS]),
         claims=_filled(claims.as_table(judged, f"claims of {recipe.name}")),
         environment=tuple((f"{recipe.name}:{facts.name}", _environment(recipe, facts, ordered)) for facts in variants),
         plots=tuple(drawn),
         unplotted=unplotted,
-        pictures=tuple(
-            Picture("data:image/svg+xml;base64," + base64.b64encode(svg).decode(), caption) for caption, svg in pictures
-        ),
         tables=tuple(_shortened(sections(found, {recipe.name: recipe.claims}))),
         machines=tuple(_machines(ordered)),
         commands=tuple(commands(recipe, ordered)),
@@ -365,3 +353,33 @@ def _badges(
 
 def _unique(values: Iterable[str]) -> list[str]:
     return [value for value in dict.fromkeys(values) if value]
+
+
+def commands(recipe: Recipe, records: Sequence[Record]) -> list[str]:
+    """The commands that repeat the rows, from the name of the recipe alone."""
+    ran = dict.fromkeys(_bench(recipe, record) for record in records if record.variant in recipe.variants)
+    variants = sorted({record.variant for record in records if record.variant in recipe.variants})
+    builds = [f"reprokit build {recipe.name}:{variant}" for variant in variants]
+    return [
+        *builds,
+        *filter(None, ran),
+        f"reprokit results claims {recipe.name}",
+        f"reprokit report {recipe.name} -o report",
+    ]
+
+
+def _bench(recipe: Recipe, record: Record) -> str:
+    """The command that repeats a row, "" for a benchmark that the recipe does not have."""
+    extension = re.fullmatch(r"extension\.([a-z0-9][a-z0-9_.-]*)", record.benchmark)
+    if not extension and record.benchmark not in recipe.benchmarks:
+        return ""
+    matrix = {} if extension else recipe.benchmarks[record.benchmark].matrix
+    words = [*(["--extension"] if extension else []), "--repeat", str(len(record.repeats) or 1)]
+    words += ["--warm-up", str(record.warm_up)] if record.warm_up else []
+    for name, value in record.variables.items():
+        if scalar(value) not in map(scalar, matrix.get(name, [])):
+            words += ["--param", f"{name}={scalar(value)}"]
+    # Places of a cluster have no name that `--on` takes.
+    words += ["--on", record.node] if record.node and not re.match("(ray|slurm)-", record.node) else []
+    name = extension[1] if extension else record.benchmark
+    return shlex.join(["reprokit", "bench", f"{recipe.name}:{record.variant}", name, *words])

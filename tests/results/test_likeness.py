@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.results.likeness import IDENTITY, differing, groups, identity
-from reprokit.results.pruning import old
 from reprokit.results.record import MachineFacts, MachineState, json_schema
+from reprokit.results.selection import old
 from tests.support.paths import ROOT
 
 CHANGES = {

@@ -5,11 +5,9 @@ from __future__ import annotations
 import pytest
 
 from reprokit.results.history import lines_of, sparkline, table
-from reprokit.results.history_plot import draw_history
 from reprokit.results.likeness import groups
-from reprokit.results.plots import plots
+from reprokit.results.plots import Roof, draw_history, draw_roofline, plots
 from reprokit.results.roofline import RooflinePoint
-from reprokit.results.roofline_plot import Roof, draw_roofline
 
 pytest.importorskip("matplotlib", reason="pip install .[results]")
 GRAPHS = [{"n": n, "graph": graph} for graph in "abcdefghij" for n in (1, 2)]
