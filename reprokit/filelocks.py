@@ -1,4 +1,7 @@
-"""Locks between processes, by lock files."""
+"""Locks between processes, by `flock`: the kernel releases one when its process ends.
+
+The library filelock has no shared locks of this kind, and opens lock files by itself.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +22,21 @@ def file_lock(file: Path, waiting: str, how: int = fcntl.LOCK_EX) -> Iterator[No
     `how` is LOCK_EX to hold it alone, LOCK_SH to share it with others that do.
     """
     with (paths.private(file.parent) / file.name).open("ab") as opened:
-        acquire(opened, how, waiting)
+        acquire(opened, waiting, how)
         yield
 
 
-def acquire(opened: IO[Any], how: int, waiting: str) -> None:
+def acquire(opened: IO[Any], waiting: str, how: int = fcntl.LOCK_EX) -> None:
     """Lock an open file until it is closed; `how` and `waiting` as in `file_lock`."""
-    # flock, as filelock has no shared locks on it; the kernel releases it when the process ends.
+    if not try_acquire(opened, how):
+        notify(waiting)
+        fcntl.flock(opened, how)
+
+
+def try_acquire(opened: IO[Any], how: int = fcntl.LOCK_EX) -> bool:
+    """Lock an open file until it is closed, or return False at once if another process has the lock."""
     try:
         fcntl.flock(opened, how | fcntl.LOCK_NB)
     except BlockingIOError:
-        notify(waiting)
-        fcntl.flock(opened, how)
+        return False
+    return True

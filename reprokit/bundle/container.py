@@ -12,8 +12,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from filelock import FileLock
-
 from reprokit import paths
 from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.write import Changed
@@ -21,6 +19,7 @@ from reprokit.container import names
 from reprokit.display import notify
 from reprokit.engine import LABEL, Engine, labels_of
 from reprokit.errors import UsageError
+from reprokit.filelocks import file_lock
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.interrupts import deferred
 from reprokit.oci.model import Image
@@ -46,7 +45,8 @@ def snapshot(engine: Engine, name: str, patterns: Sequence[str]) -> Iterator[tup
     found = _container(engine, name)
     own = found["Name"].lstrip("/")
     tag = re.sub(r"[^A-Za-z0-9_.-]", "-", own)
-    alone = FileLock(paths.private(paths.state() / "containers") / f"{tag}.export.lock")
+    lock = paths.state() / "containers" / f"{tag}.export.lock"
+    alone = file_lock(lock, f"another export of {own} is running; waiting for it")
     with alone, _committed(engine, own, tag) as reference:
         image = engine_image(engine, reference)
         report = FilterReport()

@@ -6,12 +6,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from filelock import FileLock
-
 from reprokit.bundle.model import BundledInputs, GitPack
 from reprokit.bundle.recipes import Recipes
 from reprokit.bundle.verify import BLOCK, Reader, VerifiedBundle
 from reprokit.errors import UsageError
+from reprokit.filelocks import acquire
 from reprokit.host.disk import require_space
 from reprokit.supply.kinds.git.command import git
 from reprokit.supply.kinds.git.store import folder_of, unpack
@@ -116,7 +115,8 @@ def _publish(folder: Path, commit: Commit, store: Store) -> bool:
     """Whether the repository is new; another process may have fetched it meanwhile."""
     published = folder_of(commit, store)
     published.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(published.with_suffix(".lock")):
+    with published.with_suffix(".lock").open("ab") as lock:
+        acquire(lock, f"another reprokit is fetching {commit.url}; waiting for it")
         if published.is_dir():
             return False
         folder.replace(published)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 from pathlib import Path
@@ -33,7 +32,7 @@ def claimed(partial: Path) -> IO[bytes]:
             file.close()
             raise OSError(errno.EEXIST, "not a regular file with one name", str(partial))
         # Perhaps a child of a killed process holds it, that has not died yet.
-        acquire(file, fcntl.LOCK_EX, "another export writes this file; waiting for it to end")
+        acquire(file, "another export writes this file; waiting for it to end")
         with contextlib.suppress(FileNotFoundError):
             if partial.lstat().st_ino == found.st_ino:
                 return file

@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from reprokit import paths
 from reprokit.engine import Engine
 from reprokit.errors import EngineError
+from reprokit.filelocks import file_lock
 from reprokit.host.disk import unwritable
 from reprokit.untrusted.files import Folder
 
@@ -62,12 +63,11 @@ class EntryList(Generic[E]):
 
         Raises EngineError as `read`, and as `unwritable`.
         """
-        from filelock import FileLock
-
         try:
             _folder().mkdir(mode=0o700, parents=True, exist_ok=True)
             self._check()
-            with FileLock(_folder() / "lock", mode=0o600), Folder(_folder()) as folder:
+            waiting = f"another reprokit is changing the list of {self._what}; waiting for it"
+            with file_lock(_folder() / "lock", waiting), Folder(_folder()) as folder:
                 found = self.read()
                 # After the entries were read, so that each entry's image already exists.
                 here = {full_id(image["Id"]) for image in engine.images([], steps=True)}

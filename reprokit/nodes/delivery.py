@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from filelock import FileLock, Timeout
-
 from reprokit.config.nodes import Node
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
+from reprokit.filelocks import try_acquire
 from reprokit.host.disk import ENGINE_HINT, require_space
 from reprokit.nodes.inventory import Inventory, inventory
 from reprokit.nodes.packing import Packing, PackingStopped
@@ -171,16 +170,12 @@ class Delivery:
     def _only_one(self) -> Iterator[None]:
         """Lock the node among the processes of this home; the next one then finds everything present."""
         key = f"{self.node.user}@{self.node.host}:{self.node.port} {self.node.jump}"
-        lock = FileLock(self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock")
-        while True:
-            try:
-                with lock.acquire(timeout=1):
-                    yield
-                    return
-            except Timeout:
+        with (self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock").open("ab") as lock:
+            while not try_acquire(lock):
                 self._report("waiting for another send")
-                if self._stop.is_set():
-                    raise SourceError("stopped", self.node.name) from None
+                if self._stop.wait(1):
+                    raise SourceError("stopped", self.node.name)
+            yield
 
     def _report(self, doing: str) -> None:
         self.doing = doing

@@ -15,6 +15,7 @@ from pathlib import Path
 import zstandard
 
 from reprokit.errors import SourceError
+from reprokit.filelocks import acquire, try_acquire
 from reprokit.oci.blob_folder import BlobFolder, StoredBlob
 from reprokit.oci.compress import Hashed
 from reprokit.oci.model import GZIP_LAYER_TYPE, Descriptor, Image, Layer, hex_of
@@ -38,7 +39,7 @@ class Spool(BlobFolder):
         self.folder.mkdir(parents=True, exist_ok=True)
         self._lock = (self.folder / ".lock").open("ab")
         self._remove(time.time() - _WEEK_S)
-        fcntl.flock(self._lock, fcntl.LOCK_SH)
+        acquire(self._lock, "waiting for another send to end", fcntl.LOCK_SH)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -94,8 +95,7 @@ class Spool(BlobFolder):
 
     def _remove(self, before: float) -> None:
         """Remove the files that are older; this process then holds the folder alone, until it is used again."""
-        with contextlib.suppress(BlockingIOError):
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if try_acquire(self._lock):
             for path in self.folder.iterdir():
                 if path.name != ".lock" and path.is_file() and path.stat().st_mtime < before:
                     path.unlink()

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from reprokit.results.record import Record
 
 # The fields in which pooled records agree. Excluded: samples, time and the machine's state, which differ in each
-# measurement; clocks, which vary; reprokit's version, the schema, the facts about the machine that older records lack,
-# and the image's trust, which do not affect the result.
+# measurement; clocks, which vary; reprokit's version, the schema, the facts about the machine and the image's
+# trust, which do not affect the result.
 IDENTITY = (
     "metric", "unit", "params", "recipe", "variant", "benchmark", "command", "input_hash", "image_digest", "commit",
     "dirty", "changes", "cpu", "threads", "gpu", "driver", "node", "environment", "files",

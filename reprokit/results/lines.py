@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.host import disk
 from reprokit.recipe.fields import MOST_DIGITS
-from reprokit.results.record import ADAPTER, READABLE, Record
+from reprokit.results.record import ADAPTER, SCHEMA, Record
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import first_fault, measure, parsed
 from reprokit.untrusted.files import Folder
@@ -208,7 +208,7 @@ def _from_json(line: bytes, where: str) -> Record:
     except ValidationError:
         record = _slowly(line, where)
     # NaN is not JSON, but parsers read it.
-    if record.schema not in READABLE or b"NaN" in line or b"Infinity" in line:
+    if record.schema != SCHEMA or b"NaN" in line or b"Infinity" in line:
         record = _slowly(line, where)
     for values in (record.params, record.variables, record.clocks, record.environment):
         if values:
@@ -246,7 +246,7 @@ def _slowly(line: bytes, where: str) -> Record:
         raise UsageError("not a record: no JSON", where, _REMOVE) from None
     if not isinstance(data, dict) or "schema" not in data:
         raise UsageError("not a record of reprokit", where, _REMOVE)
-    if data["schema"] not in READABLE:
+    if data["schema"] != SCHEMA:
         raise UsageError(f"unknown schema {data['schema']!r:.40}", where, "use a newer reprokit")
     try:
         return ADAPTER.validate_json(json.dumps(data, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace"))

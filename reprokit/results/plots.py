@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Okabe and Ito's colours, which the colour-blind can distinguish; markers tell series apart in print.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#56B4E9", "#6b6b6b", "#CC3311")
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#56B4E9", "#6b6b6b", "#CC3311")
 _MARKERS = "osD^vP*X"
 # Stand-ins that are replaced by the page's own colours.
 _INK, _GRID = "#010101", "#020202"
@@ -48,7 +48,7 @@ _SETTINGS: dict[Any, Any] = {
     "text.parse_math": False,
 }  # fmt: skip
 _LARGEST = 1e100  # on an axis
-MOST_SERIES, MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
+_MOST_SERIES, _MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
 _WIDTH = 4.8  # inches: two fit beside each other on a desktop without being scaled down
 # Of the values that a page shows on request.
 _SVG_DPI = 72
@@ -86,7 +86,7 @@ class PlotPoint:
 
 def plots(groups: Sequence[Group]) -> list[Plot]:
     """The plots of one metric under one set of conditions. Raises UsageError if matplotlib is missing."""
-    with plotting():
+    with _plotting():
         return _plots(groups)
 
 
@@ -105,13 +105,13 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
         by_panel = series.setdefault(_words(params, {axis, "impl", *along, *same}), {})
         by_panel.setdefault(shown(params.get("impl", "")), []).append(group)
     by = f"by {axis}" + (f" (points also differ in {', '.join(along)})" if along else "")
-    if sum(map(len, series.values())) <= MOST_SERIES:
+    if sum(map(len, series.values())) <= _MOST_SERIES:
         lines = {", ".join(filter(None, (i, rest))): g for rest, by_impl in series.items() for i, g in by_impl.items()}
         return [_lines(lines, (axis, *along), _caption(groups, by + _share(lines, groups)))]
-    panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:MOST_PLOTS]
+    panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:_MOST_PLOTS]
     drawn = []
     for panel, by_impl in panels:
-        lines = dict(list(by_impl.items())[:MOST_SERIES])
+        lines = dict(list(by_impl.items())[:_MOST_SERIES])
         share = _share(lines, groups)
         plot = _lines(lines, (axis, *along), _caption(groups, by if panel else by + share))
         drawn.append(replace(plot, panel=panel and panel + share))
@@ -130,7 +130,7 @@ def check_suffix(file: Path) -> None:
         raise UsageError("a plot is a .svg, .png or .pdf file", str(file))
 
 
-def save(figure: Figure, file: Path) -> None:
+def _save(figure: Figure, file: Path) -> None:
     """Write a figure in the format of the file's suffix. Raises UsageError, EngineError."""
     check_suffix(file)
     try:
@@ -140,7 +140,7 @@ def save(figure: Figure, file: Path) -> None:
 
 
 @contextmanager
-def plotting(settings: dict[Any, Any] = _SETTINGS) -> Iterator[None]:
+def _plotting() -> Iterator[None]:
     """Draw with our settings. Raises UsageError if matplotlib is missing.
 
     It warns about letters without a glyph, which the reader's font may have.
@@ -149,7 +149,7 @@ def plotting(settings: dict[Any, Any] = _SETTINGS) -> Iterator[None]:
         import matplotlib
     except ImportError:
         raise UsageError("plots need matplotlib", hint=f"install it: `{extra_command('results')}`") from None
-    with warnings.catch_warnings(), matplotlib.rc_context(settings):
+    with warnings.catch_warnings(), matplotlib.rc_context(_SETTINGS):
         warnings.simplefilter("ignore")
         yield
 
@@ -210,20 +210,20 @@ def _lines(series: dict[str, list[Group]], names: Sequence[str], caption: str) -
         spreads = [_quartiles(group) for _, group in points]
         below = [max(0.0, y - low) for y, (low, _) in zip(ys, spreads, strict=True)]
         above = [max(0.0, high - y) for y, (_, high) in zip(ys, spreads, strict=True)]
-        drawn = axes.errorbar(xs, ys, yerr=[below, above], label=short(name), capsize=2, **style(place))
+        drawn = axes.errorbar(xs, ys, yerr=[below, above], label=_short(name), capsize=2, **_style(place))
         for artist in (drawn.lines[0], *drawn.lines[1], *drawn.lines[2]):
-            artist.set_gid(line_id(place))
+            artist.set_gid(_line_id(place))
         for x, group in points:
             params = {each: value for each, value in group.identity["params"].items() if each in names}
             spots.append(_spot(x, group.median, place, name, _words(params), group))
     _scales(axes, [(spot.x, spot.y) for spot in spots])
     identity = next(iter(series.values()))[0].identity
-    axes.set_xlabel(short(axis))
-    axes.set_ylabel(short(f"{identity['metric']} [{identity['unit']}]"))
+    axes.set_xlabel(_short(axis))
+    axes.set_ylabel(_short(f"{identity['metric']} [{identity['unit']}]"))
     axes.grid(True, axis="y")
     if len(series) > 1 or next(iter(series)):
         axes.legend(frameon=False, fontsize=8)
-    return _drawn(figure, axes, spots, caption, [short(name) or "others" for name in series])
+    return _drawn(figure, axes, spots, caption, [_short(name) or "others" for name in series])
 
 
 def _rows(groups: Sequence[Group], same: set[str], caption: str) -> Plot:
@@ -236,13 +236,13 @@ def _rows(groups: Sequence[Group], same: set[str], caption: str) -> Plot:
     spots = []
     for place, (name, group) in enumerate(zip(names, groups, strict=True)):
         low, high = _quartiles(group)
-        axes.plot([low, high], [place, place], color=COLOURS[0], linewidth=3)
-        axes.plot([group.median], [place], color=COLOURS[0], marker="o")
+        axes.plot([low, high], [place, place], color=_COLOURS[0], linewidth=3)
+        axes.plot([group.median], [place], color=_COLOURS[0], marker="o")
         spots.append(_spot(group.median, place, 0, "", name, group))
-    axes.set_yticks(range(len(groups)), [short(name) or "all" for name in names])
+    axes.set_yticks(range(len(groups)), [_short(name) or "all" for name in names])
     axes.invert_yaxis()
     identity = groups[0].identity
-    axes.set_xlabel(short(f"{identity['metric']} [{identity['unit']}]"))
+    axes.set_xlabel(_short(f"{identity['metric']} [{identity['unit']}]"))
     axes.grid(True, axis="x")
     return _drawn(figure, axes, spots, caption, [])
 
@@ -252,7 +252,7 @@ def _spot(x: float, y: float, line: int, name: str, case: str, group: Group) -> 
     count = len(group.samples)
     spread = f" ({number(low)}..{number(high)})" if count > 1 else ""
     value = f"{number(group.median)} {group.identity['unit']}{spread}, {counted(count, 'sample')}"
-    about = ", ".join(short(text) for text in (name, case) if text)
+    about = ", ".join(_short(text) for text in (name, case) if text)
     return PlotPoint(x, y, line, (value, about) if about else (value,))
 
 
@@ -278,7 +278,7 @@ def _drawn(figure: Figure, axes: Axes, spots: Sequence[PlotPoint], caption: str,
     svg = re.sub(r' id="[A-Za-z0-9]+_[0-9]+"', "", svg).replace(_INK, "var(--ink)").replace(_GRID, "var(--line)")
     svg = re.sub(r'<svg ([^>]*?)width="[^"]*" height="[^"]*"', r"<svg \1", svg, count=1)
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    return Plot(with_values(svg, figure, axes, spots), caption, tuple(lines) if len(lines) > 1 else ())
+    return Plot(_with_values(svg, figure, axes, spots), caption, tuple(lines) if len(lines) > 1 else ())
 
 
 def _at(group: Group, axis: str) -> float:
@@ -294,8 +294,8 @@ def _quartiles(group: Group) -> tuple[float, float]:
     return low, high
 
 
-def style(number: int) -> dict[str, Any]:
-    return {"color": COLOURS[number % len(COLOURS)], "marker": _MARKERS[number % len(_MARKERS)], "markersize": 4}
+def _style(number: int) -> dict[str, Any]:
+    return {"color": _COLOURS[number % len(_COLOURS)], "marker": _MARKERS[number % len(_MARKERS)], "markersize": 4}
 
 
 def _caption(groups: Sequence[Group], what: str) -> str:
@@ -311,24 +311,24 @@ def _words(params: Mapping[str, Any], without: Collection[str] = ()) -> str:
     return ", ".join(f"{name} {shown(value)}" for name, value in params.items() if name not in without)
 
 
-def short(text: str) -> str:
+def _short(text: str) -> str:
     """A label of at most 48 characters."""
     text = escaped(text)
     return text if len(text) <= _MOST_NAME else f"{text[: _MOST_NAME - 1]}…"
 
 
-def line_id(number: int) -> str:
+def _line_id(number: int) -> str:
     """The `gid` of a line's artists."""
     return f"line-{number}"
 
 
-def with_values(svg: str, figure: Figure, axes: Axes, points: Sequence[PlotPoint]) -> str:
+def _with_values(svg: str, figure: Figure, axes: Axes, points: Sequence[PlotPoint]) -> str:
     """The SVG of `axes` with a spot over each point, which shows its text, and with lines as classes `l0`, `l1`, ...
 
     The axes were drawn, so the places of their points are known.
     """
     for line in {point.line for point in points}:
-        svg = svg.replace(f' id="{line_id(line)}"', f' class="l{line}"')
+        svg = svg.replace(f' id="{_line_id(line)}"', f' class="l{line}"')
     spots = [_point_svg(figure, axes, point) for point in points[:_MOST_POINTS]]
     head, end, _ = svg.rpartition("</svg>")
     return f'{head}<g class="values">{"".join(spots)}</g>{end}\n'
@@ -359,22 +359,22 @@ def draw_history(lines: Sequence[HistoryLine], metric: str, file: Path) -> int:
     by_title: dict[str, list[HistoryLine]] = {}
     for line in lines:
         by_title.setdefault(line.title, []).append(line)
-    panels = {title: alike[:MOST_SERIES] for title, alike in list(by_title.items())[:MOST_PLOTS]}
-    with plotting():
+    panels = {title: alike[:_MOST_SERIES] for title, alike in list(by_title.items())[:_MOST_PLOTS]}
+    with _plotting():
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8, 4.5 * len(panels)), layout="constrained")
         for axes, (title, alike) in zip(figure.subplots(len(panels), squeeze=False)[:, 0], panels.items(), strict=True):
             for number, line in enumerate(alike):
                 values = [median for _, _, median in line.points]
-                label = short(f"{line.case} {line.hardware}")
-                axes.plot(range(1, len(values) + 1), values, label=label, **style(number))
-            axes.set_title(short(title))
+                label = _short(f"{line.case} {line.hardware}")
+                axes.plot(range(1, len(values) + 1), values, label=label, **_style(number))
+            axes.set_title(_short(title))
             axes.set_xlabel("run")
-            axes.set_ylabel(short(metric))
+            axes.set_ylabel(_short(metric))
             axes.grid(True, axis="y")
             axes.legend(frameon=False, fontsize=8)
-        save(figure, file)
+        _save(figure, file)
     return len(lines) - sum(map(len, panels.values()))
 
 
@@ -389,7 +389,7 @@ class Roof:
 
 def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: Path) -> None:
     """Draw into `file`, by its suffix. Raises UsageError if matplotlib is missing, EngineError."""
-    with plotting():
+    with _plotting():
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(8, 5), layout="constrained")
@@ -398,14 +398,14 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: 
         reached = [point.intensity for point in points]
         low, high = min([*ridges, *reached]) / 20, max([*ridges, *reached]) * 20
         for number, (roof, ridge) in enumerate(zip(roofs, ridges, strict=True)):
-            label = f"{short(roof.name)}: {roof.peak:.4g} GFLOP/s, {roof.bandwidth:.4g} GB/s"
+            label = f"{_short(roof.name)}: {roof.peak:.4g} GFLOP/s, {roof.bandwidth:.4g} GB/s"
             line = [low * roof.bandwidth, roof.peak, roof.peak]
-            axes.plot([low, ridge, high], line, label=label, color=COLOURS[number % len(COLOURS)])
+            axes.plot([low, ridge, high], line, label=label, color=_COLOURS[number % len(_COLOURS)])
         for point in points:
             axes.plot([point.intensity], [point.rate], marker="o", color="#6b6b6b", markersize=5)
         for point in points[:_MOST_NAMED]:
             axes.annotate(
-                short(point.name),
+                _short(point.name),
                 (point.intensity, point.rate),
                 xytext=(5, -3),
                 textcoords="offset points",
@@ -419,7 +419,7 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: 
         axes.set_ylabel("GFLOP/s")
         axes.grid(True)
         axes.legend(frameon=False, fontsize=8, loc="lower right")
-        save(figure, file)
+        _save(figure, file)
 
 
 def draw_sizes(images: Sequence[SizedImage], file: Path) -> None:
@@ -427,12 +427,12 @@ def draw_sizes(images: Sequence[SizedImage], file: Path) -> None:
 
     Raises UsageError if matplotlib is missing, EngineError if the file cannot be written.
     """
-    with plotting():
+    with _plotting():
         from matplotlib.figure import Figure
         from matplotlib.patches import Patch
 
         blocks = list(dict.fromkeys(block for image in images for block in image.blocks))
-        colours = {block: COLOURS[number % len(COLOURS)] for number, block in enumerate(blocks)}
+        colours = {block: _COLOURS[number % len(_COLOURS)] for number, block in enumerate(blocks)}
         figure = Figure(figsize=(9, 1.6 + 0.5 * len(images)), layout="constrained")
         axes = figure.subplots()
         for place, image in enumerate(images):
@@ -449,4 +449,4 @@ def draw_sizes(images: Sequence[SizedImage], file: Path) -> None:
         marks = [Patch(facecolor=colour, label=escaped(block)) for block, colour in colours.items()]
         marks.append(Patch(facecolor="white", edgecolor="#6b6b6b", hatch="///", label="in another image too"))
         axes.legend(handles=marks, frameon=False, fontsize=8, ncols=1, loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        save(figure, file)
+        _save(figure, file)

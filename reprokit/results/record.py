@@ -17,7 +17,6 @@ import pydantic
 from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter
 
 SCHEMA = 2
-READABLE = (1, 2)
 _STRICT = ConfigDict(strict=True)
 # Beyond these, sums and squares of samples would overflow, and sizes could not be shown.
 _Sample = Annotated[FiniteFloat, Field(ge=-1e150, le=1e150)]
@@ -74,8 +73,7 @@ class Record:
     whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit
     verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or
     `overhead` if the benchmark counts its work. `checked` is the number of results that a run compared with a
-    reference, all of which were right. `warnings` are reasons to doubt the samples. Empty means unknown; older records
-    lack the later fields.
+    reference, all of which were right. `warnings` are reasons to doubt the samples. Empty means unknown.
     """
 
     metric: str
@@ -148,5 +146,5 @@ def json_schema() -> dict[str, Any]:
         "description": "standard deviation over mean, computed from the samples",
         "anyOf": [{"type": "number"}, {"type": "null"}],
     }
-    schema["properties"]["schema"]["enum"] = list(READABLE)
+    schema["properties"]["schema"]["const"] = SCHEMA
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "reprokit record", **schema}

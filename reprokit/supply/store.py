@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from reprokit import paths
 from reprokit.errors import EngineError
-from reprokit.filelocks import acquire
+from reprokit.filelocks import acquire, try_acquire
 from reprokit.formatting import size
 from reprokit.host.disk import STORE_HINT, is_full
 from reprokit.supply.fetch.lost import LostHosts
@@ -116,17 +116,12 @@ class Store:
     def alone_now(self) -> Iterator[bool]:
         """As `alone()`, but yields False at once if anyone uses the store."""
         with self._lock_file() as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+            yield try_acquire(file)
 
     @contextmanager
     def _locked(self, how: int, waiting: str) -> Iterator[None]:
         with self._lock_file() as file:
-            acquire(file, how, waiting)
+            acquire(file, waiting, how)
             yield
 
     def _lock_file(self) -> IO[str]:

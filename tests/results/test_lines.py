@@ -135,19 +135,6 @@ def test_a_torn_last_line_is_ignored_then_removed(record, file, torn):
     assert read(file) == [record(), record(metric="next")]
 
 
-def test_records_of_the_first_schema_are_read(file):
-    file.write_text(FIRST_SCHEMA + "\n")
-    (first,) = read(file)
-    assert (first.schema, first.samples, first.repeats, first.machine.memory) == (1, (1.7,), (), 0)
-
-
-# As reprokit 0.1.0 wrote it.
-FIRST_SCHEMA = (
-    '{"metric": "spmm", "unit": "ms", "samples": [1.7], "params": {"partitions": 1}, "recipe": "x", "variant": "cpu",'
-    ' "benchmark": "spmm", "command": "c", "input_hash": "1f", "image_digest": "sha256:2e", "cpu": "EPYC",'
-    ' "threads": 2, "gpu": "", "driver": "", "reprokit": "0.1.0", "time": "2026-11-21T09:00:00Z", "clocks": {},'
-    ' "environment": {}, "files": {}, "image_state": "built here", "schema": 1}'
-)
 GOOD = RECORD.to_json()
 
 

@@ -6,7 +6,7 @@ It is renamed while locked, so no lock file is left over.
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import hashlib
 import json
 import os
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 
+from reprokit.filelocks import try_acquire
 from reprokit.redact import redact
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
@@ -57,15 +58,12 @@ class Partial:
         path.parent.mkdir(parents=True, exist_ok=True)
         while True:
             file = FileIO(os.open(path, os.O_RDWR | os.O_CREAT, 0o644), "r+")
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
-                    return cls(file, path, md5=not locked.sha256)
-            except BlockingIOError:
+            if not try_acquire(file):
                 file.close()
                 return None
-            except FileNotFoundError:
-                pass
+            with contextlib.suppress(FileNotFoundError):
+                if path.stat().st_ino == os.fstat(file.fileno()).st_ino:
+                    return cls(file, path, md5=not locked.sha256)
             file.close()  # published or removed between open and lock
 
     def load(self, size: int, going_on: Callable[[], object]) -> None:

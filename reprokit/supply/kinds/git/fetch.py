@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from reprokit.config import mirror_hint
 from reprokit.display import notify
 from reprokit.errors import NoConnection, ReprokitError, SourceError
+from reprokit.filelocks import acquire
 from reprokit.formatting import counted
 from reprokit.redact import redact
 from reprokit.supply.fetch.stop import Stop, Stopped
@@ -99,7 +98,8 @@ def _ensure(commit: Commit, mirrors: Mirrors, stop: Stop) -> None:
     store = mirrors.store
     published = folder_of(commit, store)
     published.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(published.with_suffix(".lock")):
+    with published.with_suffix(".lock").open("ab") as lock:
+        acquire(lock, f"another reprokit is fetching {commit.url}; waiting for it")
         if published.is_dir():
             return
         pieces = store.root / "partial" / f"{commit.commit}-{key_of(commit.url)[:16]}.git"
