@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.display import notify
 from reprokit.errors import UsageError
@@ -30,17 +29,12 @@ _ALIKE = ("gpu", "threads", "driver", "node", "image_digest", "commit", "changes
 
 
 def roofline(
-    name: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[NAME[:VARIANT]]", help="Measure in this recipe's container.", autocompletion=completion.targets
-        ),
-    ] = None,
+    name: Annotated[str | None, options.recipes("Measure in this recipe's container.", "[NAME[:VARIANT]]")] = None,
     device: Annotated[str | None, typer.Option(metavar="GPU", help="The data sheet of this GPU.")] = None,
     threads: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="Numbers of threads; by default one and all.")
     ] = None,
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw a plot: .svg, .png or .pdf.")] = None,
+    plot: options.Plot = None,
     gpus: options.Gpus = None,
     as_json: options.Json = False,
     on: options.On = None,

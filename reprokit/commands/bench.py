@@ -3,43 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from reprokit import completion
 from reprokit.bench.parameters import parameter
 from reprokit.bench.run import Rounds
 from reprokit.commands import _options as options
 from reprokit.display import notify
 from reprokit.recipe import find
-from reprokit.recipe.find import Target
-from reprokit.recipe.model import Benchmark
 from reprokit.results import lines
-from reprokit.results.likeness import groups
-from reprokit.results.tables import sections, summary
-from reprokit.tables import ReportTable, show_tables
+from reprokit.results.tables import of_run
+from reprokit.tables import show_tables
 from reprokit.untrusted.text import dump
-
-if TYPE_CHECKING:
-    from reprokit.results.record import Record
-
-_SHOWN_LINES, _SHOWN_CHARACTERS = 20, 20_000
-_NO_GPU = "it needs a GPU, and the container has none"
 
 
 def bench(
-    name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
-    benchmarks: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="BENCHMARK", help="Only these.", autocompletion=completion.benchmarks),
-    ] = None,
-    with_extension: bool = typer.Option(
-        False, "--extension", help="Build, check and time the bundled attention extension in this container."
+    name: options.RecipeName,
+    benchmarks: options.Benchmarks = None,
+    with_extension: bool = options.flag(
+        "--extension", "Build, check and time the bundled attention extension in this container."
     ),
     gpus: options.Gpus = None,
     repeat: Annotated[
@@ -58,19 +42,14 @@ def bench(
         typer.Option(
             "--param", metavar="NAME=VALUE", help="Set a variable of the command, not by the recipe's matrix."
         ),
-    ] = [],  # noqa: B006 - typer's own style; it is only read
+    ] = [],
     records: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Append the records to this file instead of results/NAME.jsonl.",
-            autocompletion=completion.files,
-        ),
+        Path | None, options.file("Append the records to this file instead of results/NAME.jsonl.", "--records")
     ] = None,
-    env_file: options.EnvFile = [],  # noqa: B006 - typer's own style; it is only read
-    every_table: bool = typer.Option(False, "--all", help="Print all tables, also of benchmarks with a summary."),
+    env_file: options.EnvFile = [],
+    every_table: bool = options.flag("--all", "Print all tables, also of benchmarks with a summary."),
     stale: bool = options.flag("--stale", "Measure the image although recipe or lock have changed since it was built."),
-    as_json: bool = typer.Option(False, "--json", help="Print the records as JSON."),
+    as_json: options.Json = False,
     on: options.On = None,
 ) -> None:
     """Run a recipe's benchmarks and record the numbers.
@@ -100,7 +79,7 @@ def bench(
         measured = [json.loads(each.to_json()) for each in outcome.records]
         dump({"ok": not outcome.failed, "records": measured, **outcome.as_json()})
     else:
-        tables, short = tables_of(outcome.records, {} if every_table else outcome.benchmarks, target)
+        tables, short = of_run(outcome.records, {} if every_table else outcome.benchmarks, target.recipe.claims)
         show_tables(tables)
     if outcome.recorded:
         notify(f"recorded in {file}")
@@ -108,19 +87,3 @@ def bench(
         shown = f"{target.label}{f' --records {file}' if records else ''}"
         notify(f"all tables: `reprokit results show {shown}`, or `reprokit bench --all ...`")
     outcome.raise_failure()
-
-
-def tables_of(
-    records: Sequence[Record], benchmarks: Mapping[str, Benchmark], target: Target
-) -> tuple[list[ReportTable], bool]:
-    """The summaries of these benchmarks, all tables of the others, and whether there is a summary."""
-    tables: list[ReportTable] = []
-    others: list[Record] = []
-    for name, same in groupby(records, attrgetter("benchmark")):
-        measured = list(same)
-        chosen = benchmarks[name].summary if name in benchmarks else None
-        short = summary(measured, chosen) if chosen else None
-        tables += [short] if short else []
-        others += [] if short else measured
-    claims = {target.recipe.name: target.recipe.claims}
-    return [*tables, *sections(groups(others), claims)], bool(tables)

@@ -21,7 +21,7 @@ def build(
     force: bool = options.flag("--force", "Build despite errors of `check`; a label of the image lists them."),
     no_cache: bool = options.flag("--no-cache", "Run every step again."),
     keep_failed: bool = options.flag("--keep-failed", "Keep what the failed step left, for `reprokit shell --failed`."),
-    offline: bool = options.flag("--offline", "Use no network, only the store."),
+    offline: options.Offline = False,
     drift: bool = options.flag(
         "--drift", "Replace locked apt packages that no mirror has any more by newer ones; a label lists them."
     ),
@@ -43,7 +43,7 @@ def build(
     cache_to: str = typer.Option(
         "", "--cache-to", metavar="REGISTRY/NAME", help="Push the steps to this repository, for other machines."
     ),
-    secret: options.Secrets = [],  # noqa: B006 - typer's own style; it is only read
+    secret: options.Secrets = [],
     as_json: options.Json = False,
 ) -> None:
     """Build the image of a recipe."""

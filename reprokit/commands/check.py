@@ -10,28 +10,24 @@ import typer
 from reprokit.commands import _options as options
 from reprokit.commands._findings import as_json as finding_as_json
 from reprokit.commands._findings import show, summary
-from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
-    from reprokit.commands._stacks import AskedFor
     from reprokit.compat.facts import Facts
     from reprokit.compat.model import Finding, ResolvedVersion, Stack
+    from reprokit.compat.stack import RequestedMachine
     from reprokit.recipe.find import Target
 
 
 def check(
-    names: Annotated[
-        list[str] | None,
-        options.recipes("Else the recipes of ./recipes."),
-    ] = None,
-    pins: PINS = None,
-    gpu: GPU = None,
-    driver: DRIVER = "",
-    purpose: PURPOSE = "",
+    names: Annotated[list[str] | None, options.recipes("Else the recipes of ./recipes.")] = None,
+    pins: options.Pins = None,
+    gpu: options.Gpu = None,
+    driver: options.Driver = "",
+    purpose: options.Purpose = "",
     every: options.Every = False,
-    sources: bool = typer.Option(False, "--sources", help="Print the sources of each finding."),
+    sources: bool = options.flag("--sources", "Print the sources of each finding."),
     json: options.Json = False,
 ) -> None:
     """Check pins against the facts, before anything is downloaded.
@@ -40,12 +36,15 @@ def check(
     """
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
+    from reprokit.compat.stack import requested_machine
 
     facts = bundled()
-    asked = machine(facts, gpu or [], driver, purpose)
+    machine = requested_machine(facts, gpu or [], driver, purpose)
     if pins is not None and names:
         raise UsageError("recipes and --pins exclude each other", hint="use two commands")
-    stacks = [("", True, asked.stack_of_pins(pins), [])] if pins is not None else _recipes(names or [], every, asked)
+    stacks = (
+        [("", True, machine.stack_of_pins(pins), [])] if pins is not None else _recipes(names or [], every, machine)
+    )
     results = [
         CheckResult(label, counts, [*of_recipe, *map(_about_this_host, evaluate(facts, stack))])
         for label, counts, stack, of_recipe in stacks
@@ -130,7 +129,7 @@ def _read(target: Target) -> tuple[dict[str, ResolvedVersion], list[Finding]]:
         return {}, [Finding("error", "recipe", (error.where or str(target.path),), error.message, remedy=error.hint)]
 
 
-def _recipes(names: list[str], every: bool, asked: AskedFor) -> list[tuple[str, bool, Stack, list[Finding]]]:
+def _recipes(names: list[str], every: bool, machine: RequestedMachine) -> list[tuple[str, bool, Stack, list[Finding]]]:
     """The stacks of recipes: label, whether it counts, stack, faults of the recipe itself. Raises UsageError."""
     from reprokit.compat.model import KnownHost
     from reprokit.host import disk, memory
@@ -145,7 +144,7 @@ def _recipes(names: list[str], every: bool, asked: AskedFor) -> list[tuple[str, 
     for target in found:
         resolved, faults = _read(target)
         counts = not target.variant.historic or target.label in named
-        stacks.append((target.label, counts, asked.stack_of(target, host, resolved), faults))
+        stacks.append((target.label, counts, machine.stack_of(target, host, resolved), faults))
     return stacks
 
 

@@ -33,7 +33,7 @@ class _Leftover:
 
 def clean(
     yes: bool = options.flag("--yes", "Remove without a question.", "-y"),
-    dry_run: bool = options.flag("--dry-run", "Only show what would be removed."),
+    dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
     """Remove what reprokit made and nothing needs: images, layers of builds, containers, workspace copies.

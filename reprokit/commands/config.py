@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import typer
-
 from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
@@ -15,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def config(
-    check: bool = typer.Option(False, "--check", help="Ask each mirror once; exit 4 where none of a kind answers."),
-    init: bool = typer.Option(False, "--init", help="Write a commented file to start from."),
+    check: bool = options.flag("--check", "Ask each mirror once; exit 4 where none of a kind answers."),
+    init: bool = options.flag("--init", "Write a commented file to start from."),
     json: options.Json = False,
 ) -> None:
     """Show the mirrors and proxies in force, and the source of each."""

@@ -6,11 +6,10 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Optional
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
@@ -26,22 +25,11 @@ _CHECKS_S = 6.5
 
 
 def doctor(
-    name: Annotated[
-        Optional[str],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
-        typer.Argument(
-            metavar="[NAME[:VARIANT]]", help="A recipe that this machine is for.", autocompletion=completion.targets
-        ),
-    ] = None,
-    fix: bool = typer.Option(False, "--fix", help="Carry out the safe fixes, once you agree."),
-    yes: bool = typer.Option(False, "--yes", help="Agree to the fixes."),
+    name: Annotated[str | None, options.recipes("A recipe that this machine is for.", "[NAME[:VARIANT]]")] = None,
+    fix: bool = options.flag("--fix", "Carry out the safe fixes, once you agree."),
+    yes: bool = options.flag("--yes", "Agree to the fixes."),
     report: Annotated[
-        Optional[Path],  # noqa: UP045
-        typer.Option(
-            "--report",
-            metavar="FILE",
-            help="Write a report without secrets, to paste into an issue.",
-            autocompletion=completion.files,
-        ),
+        Path | None, options.file("Write a report without secrets, to paste into an issue.", "--report")
     ] = None,
     json: options.Json = False,
     on: options.On = None,

@@ -10,8 +10,8 @@ from reprokit.commands import _options as options
 def exec(
     name: options.ContainerName,
     command: options.Command,
-    env: options.Env = [],  # noqa: B006 - typer's own style; it is only read
-    env_file: options.EnvFile = [],  # noqa: B006
+    env: options.Env = [],
+    env_file: options.EnvFile = [],
     user: options.User = None,
     tty: options.Tty = False,
     stale: options.Stale = False,

@@ -28,9 +28,7 @@ def explain(
         Path | None,
         typer.Argument(metavar="[FILE|-]", help="The log; - is standard input.", autocompletion=completion.files),
     ] = None,
-    last: bool = typer.Option(
-        False, "--last", help="The log of the last verb that failed; its remedies name lines of the recipe."
-    ),
+    last: bool = options.flag("--last", "The log of the last verb that failed; its remedies name lines of the recipe."),
     json: options.Json = False,
 ) -> None:
     """Name the cause of a failure from its log, and the remedy."""

@@ -10,7 +10,6 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.display import notify
-from reprokit.errors import UsageError
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -19,18 +18,8 @@ if TYPE_CHECKING:
 
 
 def export(
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.", autocompletion=completion.files
-        ),
-    ] = None,
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="NAME[:VARIANT]...", help="Recipes, or other images.", autocompletion=completion.targets
-        ),
-    ] = None,
+    out: options.Output,
+    names: Annotated[list[str] | None, options.recipes("Recipes, or other images.")] = None,
     container: str = typer.Option(
         "",
         "--container",
@@ -44,11 +33,10 @@ def export(
     ] = None,
     since: Annotated[
         list[Path] | None,
-        typer.Option(metavar="OLD.rkit", help="Exclude the layers of a bundle that the target has loaded."),
+        options.file("Exclude the layers of a bundle that the target has loaded.", "--since", metavar="OLD.rkit"),
     ] = None,
     inventory: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Exclude the layers of a node's saved inventory."),
+        list[Path] | None, options.file("Exclude the layers of a node's saved inventory.", "--inventory")
     ] = None,
     node: Annotated[
         list[str] | None,
@@ -56,11 +44,9 @@ def export(
             "--for", metavar="NODE", help="Exclude the layers that this node has now.", autocompletion=completion.nodes
         ),
     ] = None,
-    workspace: bool = typer.Option(False, "--with-workspace", help="Add the recipes' workspaces."),
-    store: bool = typer.Option(False, "--with-store", help="Add everything that their locks name, to build offline."),
-    sign: Annotated[
-        Path | None, typer.Option(metavar="KEY", help="Sign with this ssh key.", autocompletion=completion.files)
-    ] = None,
+    workspace: bool = options.flag("--with-workspace", "Add the recipes' workspaces."),
+    store: bool = options.flag("--with-store", "Add everything that their locks name, to build offline."),
+    sign: Annotated[Path | None, options.file("Sign with this ssh key.", "--sign", metavar="KEY")] = None,
     form: str = typer.Option(
         "rkit",
         "--format",
@@ -74,8 +60,6 @@ def export(
 
     skopeo, podman and Engine 25 read it, too. Repeat an interrupted export to resume it.
     """
-    if out is None:
-        raise UsageError("name the bundle's file", hint="reprokit export NAME -o FILE.rkit")
     from reprokit.bundle.export import ExportRequest, run
     from reprokit.engine import Engine
     from reprokit.nodes.inventory import layers_on

@@ -5,9 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.untrusted.text import dump, echo
 
@@ -15,13 +12,7 @@ from reprokit.untrusted.text import dump, echo
 def fetch(
     names: Annotated[list[str], options.recipes("Recipes with a lock.")],
     source: Annotated[
-        Path | None,
-        typer.Option(
-            "--from",
-            metavar="DIR",
-            help="First copy files of this folder, by checksum.",
-            autocompletion=completion.files,
-        ),
+        Path | None, options.file("First copy files of this folder, by checksum.", "--from", metavar="DIR")
     ] = None,
     data: bool = options.flag("--data", "Also the data of the recipes' benchmarks."),
     as_json: options.Json = False,

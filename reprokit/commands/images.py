@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -71,7 +70,7 @@ def list_(
 @images.command()
 def size(
     names: Annotated[list[str], options.recipes("Recipes whose images are here.")],
-    plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw a plot: .svg, .png or .pdf.")] = None,
+    plot: options.Plot = None,
     as_json: options.Json = False,
 ) -> None:
     """Show what each block of images costs, what they share, and what removing one frees."""

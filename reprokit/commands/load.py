@@ -17,11 +17,11 @@ def load(
     files: Annotated[
         list[Path], typer.Argument(metavar="FILE...", help="Bundles, in order.", autocompletion=completion.bundles)
     ],
-    force: bool = typer.Option(False, "--force", help="Load images that this host's driver or GPU cannot run, too."),
+    force: bool = options.flag("--force", "Load images that this host's driver or GPU cannot run, too."),
     signed_by: options.SignedBy = None,
-    trust: bool = typer.Option(False, "--trust", help="Trust the images as if they were built here."),
-    replace: bool = typer.Option(False, "--replace", help="Move names that belong to other images."),
-    yes: bool = typer.Option(False, "--yes", help="Unpack workspaces of more than 50000 files or 2 GiB."),
+    trust: bool = options.flag("--trust", "Trust the images as if they were built here."),
+    replace: bool = options.flag("--replace", "Move names that belong to other images."),
+    yes: bool = options.flag("--yes", "Unpack workspaces of more than 50000 files or 2 GiB."),
     as_json: options.Json = False,
 ) -> None:
     """Verify bundles and load their images into the engine.

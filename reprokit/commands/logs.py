@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import typer
 
 from reprokit.commands import _options as options
@@ -13,7 +11,7 @@ from reprokit.untrusted.text import Output
 def logs(
     container: options.ContainerName,
     follow: bool = typer.Option(False, "--follow", "-f", help="Keep printing new output."),
-    tail: Optional[int] = typer.Option(None, "--tail", "-n", min=0, help="Only the last lines."),  # noqa: UP045
+    tail: int | None = typer.Option(None, "--tail", "-n", min=0, help="Only the last lines."),
     on: options.On = None,
 ) -> None:
     """Print what a container's commands wrote.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import echo
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ def new(
         metavar="DATE|commit|now",
         help="Day for versions that no file states (default: the commit's date).",
     ),
-    repair: bool = typer.Option(
-        False, "--repair", help="Build and try the recipe, and change what `explain` proposes, 8 times at most."
+    repair: bool = options.flag(
+        "--repair", "Build and try the recipe, and change what `explain` proposes, 8 times at most."
     ),
 ) -> None:
     """Write a recipe: a commented start, or what a repository states."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Optional
-
 import typer
 
 from reprokit.commands import _options as options
@@ -14,11 +12,11 @@ from reprokit.untrusted.text import echo
 
 def notebook(
     name: options.RecipeName,
-    publish: Optional[str] = typer.Option(  # noqa: UP045 - typer reads it at run time
+    publish: str | None = typer.Option(
         None, "-p", "--publish", metavar="[ADDR:]PORT", help="The host's port; else 8888 or the next free one."
     ),
     gpus: options.Gpus = None,
-    volume: options.Volumes = [],  # noqa: B006 - typer's own style; it is only read
+    volume: options.Volumes = [],
     shm_size: options.ShmSize = None,
     container: options.Name = None,
     network: options.Network = None,

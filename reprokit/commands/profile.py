@@ -42,9 +42,9 @@ def profile(
         typer.Option("-o", "--output", metavar="DIR", help="A new folder for the reports; by default below profiles/."),
     ] = None,
     gpus: options.Gpus = None,
-    volume: options.Volumes = [],  # noqa: B006 - typer's own style; it is only read
-    env: options.Env = [],  # noqa: B006
-    env_file: options.EnvFile = [],  # noqa: B006
+    volume: options.Volumes = [],
+    env: options.Env = [],
+    env_file: options.EnvFile = [],
     shm_size: options.ShmSize = None,
     user: options.User = None,
     network: options.Network = None,

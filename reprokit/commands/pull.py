@@ -5,12 +5,13 @@ from __future__ import annotations
 import typer
 
 from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.untrusted.text import echo
 
 
 def pull(
     image: str = typer.Argument(..., metavar="REGISTRY/NAME[:VARIANT][@DIGEST]", autocompletion=completion.published),
-    replace: bool = typer.Option(False, "--replace", help="Move the name of another image."),
+    replace: bool = options.flag("--replace", "Move the name of another image."),
 ) -> None:
     """Pull the image of a recipe from a registry.
 

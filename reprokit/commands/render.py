@@ -20,12 +20,11 @@ def render(
     name: options.RecipeName,
     output: Annotated[
         Path | None,
-        typer.Option(
+        options.file(
+            "Write DIR/Dockerfile, and the patches that it copies, instead of printing it; with --as, FILE.",
             "-o",
             "--output",
             metavar="DIR|FILE",
-            help="Write DIR/Dockerfile, and the patches that it copies, instead of printing it; with --as, FILE.",
-            autocompletion=completion.files,
         ),
     ] = None,
     tool: Annotated[

@@ -5,38 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from reprokit import completion
+from reprokit.commands import _options as options
 from reprokit.errors import UsageError
 from reprokit.untrusted.text import echo
 
 
 def report(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Recipes; all with results by default.", autocompletion=completion.targets),
-    ] = None,
-    *,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            help="Folder of the report; made if missing.",
-            autocompletion=completion.files,
-        ),
-    ],
-    records: Annotated[
-        Path | None,
-        typer.Option(
-            "--records",
-            metavar="FILE",
-            help="Read FILE instead: records, or what a benchmark printed.",
-            autocompletion=completion.files,
-        ),
-    ] = None,
+    output: Annotated[Path, options.file("Folder of the report; made if missing.", "-o", "--output", metavar="DIR")],
+    names: options.WithResults = None,
+    records: options.Records = None,
 ) -> None:
     """Write a page about results: environment, claims, plots, machines, commands, artifact evaluation.
 

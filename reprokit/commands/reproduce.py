@@ -8,26 +8,19 @@ from typing import Annotated
 
 import typer
 
-from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.tables import show_tables
 from reprokit.untrusted.text import dump, echo
 
 
 def reproduce(
-    name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
+    name: options.RecipeName,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="DIR",
-            help="Folder of the report, by default results/NAME-report.",
-            autocompletion=completion.files,
-        ),
+        options.file("Folder of the report, by default results/NAME-report.", "-o", "--output", metavar="DIR"),
     ] = None,
     repeat: int = typer.Option(5, "--repeat", metavar="N", min=1, max=10_000, help="Run each benchmark N times."),
-    again: bool = typer.Option(False, "--again", help="Begin anew, also with steps that were done before."),
+    again: bool = options.flag("--again", "Begin anew, also with steps that were done before."),
     as_json: options.Json = False,
 ) -> None:
     """Check, lock, fetch, build, smoke, bench, claims and report in one command.

@@ -30,30 +30,14 @@ results = typer.Typer(
 
 results.command()(roofline)
 
-_Name = Annotated[
-    str | None,
-    typer.Argument(metavar="NAME[:VARIANT]", help="Else all recipes.", autocompletion=completion.targets),
-]
-_Benchmarks = Annotated[
-    list[str] | None, typer.Argument(metavar="BENCHMARK", help="Only these.", autocompletion=completion.benchmarks)
-]
 _Recipe = Annotated[
     str | None,
     typer.Option("--recipe", metavar="NAME[:VARIANT]", help="Only this recipe's.", autocompletion=completion.targets),
 ]
-_Records = Annotated[
-    Path | None,
-    typer.Option(
-        "--records",
-        metavar="FILE",
-        help="Read FILE instead: records, or what a benchmark printed.",
-        autocompletion=completion.files,
-    ),
-]
 
 
 @results.command(name="list")
-def list_(name: _Name = None, as_json: options.Json = False) -> None:
+def list_(name: options.OneRecipe = None, as_json: options.Json = False) -> None:
     """List what was measured: cases, runs, samples, the last time and the hardware."""
     from reprokit.results.tables import by_machine, overview
     from reprokit.tables import show_tables
@@ -69,7 +53,10 @@ def list_(name: _Name = None, as_json: options.Json = False) -> None:
 
 @results.command()
 def show(
-    name: _Name = None, benchmarks: _Benchmarks = None, records: _Records = None, as_json: options.Json = False
+    name: options.OneRecipe = None,
+    benchmarks: options.Benchmarks = None,
+    records: options.Records = None,
+    as_json: options.Json = False,
 ) -> None:
     """Show medians, pooled if the conditions are the same, beside the paper's figures."""
     from reprokit.display import notify
@@ -135,10 +122,7 @@ def compare(
 
 @results.command()
 def claims(
-    names: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="NAME", help="Recipes; all with results by default.", autocompletion=completion.targets),
-    ] = None,
+    names: options.WithResults = None,
     as_json: options.Json = False,
 ) -> None:
     """Judge the papers' claims by the results: reproduced or not, not comparable, not measured.
@@ -174,10 +158,7 @@ def claims(
 def history(
     metric: str = typer.Argument(..., metavar="METRIC"),
     recipe: _Recipe = None,
-    plot: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Also draw a plot: .svg, .png or .pdf.", autocompletion=completion.files),
-    ] = None,
+    plot: options.Plot = None,
     as_json: options.Json = False,
 ) -> None:
     """Show how a metric went from run to run, for each case and machine."""
@@ -205,12 +186,12 @@ def history(
 
 @results.command()
 def export(
-    name: _Name = None,
-    benchmarks: _Benchmarks = None,
-    csv: bool = typer.Option(False, "--csv", help="Comma-separated values."),
-    markdown: bool = typer.Option(False, "--markdown", help="Markdown."),
-    latex: bool = typer.Option(False, "--latex", help="LaTeX, with the package booktabs."),
-    records: _Records = None,
+    name: options.OneRecipe = None,
+    benchmarks: options.Benchmarks = None,
+    csv: bool = options.flag("--csv", "Comma-separated values."),
+    markdown: bool = options.flag("--markdown", "Markdown."),
+    latex: bool = options.flag("--latex", "LaTeX, with the package booktabs."),
+    records: options.Records = None,
 ) -> None:
     """Print the tables of `show` for a paper, a page or a spreadsheet."""
     from reprokit.results.formats import FORMATS
@@ -223,12 +204,12 @@ def export(
 
 @results.command()
 def prune(
-    name: str = typer.Argument(..., metavar="NAME[:VARIANT]", autocompletion=completion.targets),
+    name: options.RecipeName,
     before: Annotated[
         str | None, typer.Option(metavar="DATE", help="Remove records from before, as 2026-11-22.")
     ] = None,
     last: Annotated[int | None, typer.Option(metavar="N", min=1, help="Keep the last N records of each case.")] = None,
-    yes: bool = typer.Option(False, "--yes", help="Remove without asking."),
+    yes: bool = options.flag("--yes", "Remove without asking."),
 ) -> None:
     """Remove old records of a recipe or a variant."""
     from reprokit import consent

@@ -12,10 +12,10 @@ def run(
     name: options.RecipeName,
     command: options.Command,
     gpus: options.Gpus = None,
-    volume: options.Volumes = [],  # noqa: B006 - typer's own style; it is only read
-    publish: options.Ports = [],  # noqa: B006
-    env: options.Env = [],  # noqa: B006
-    env_file: options.EnvFile = [],  # noqa: B006
+    volume: options.Volumes = [],
+    publish: options.Ports = [],
+    env: options.Env = [],
+    env_file: options.EnvFile = [],
     shm_size: options.ShmSize = None,
     user: options.User = None,
     container: options.Name = None,

@@ -36,7 +36,7 @@ def send(
         ),
     ] = None,
     jump: str = typer.Option("", "-J", "--jump", metavar="HOST", help="Go through this host, as `ssh -J` does."),
-    replace: bool = typer.Option(False, "--replace", help="Move names that belong to other images there."),
+    replace: bool = options.flag("--replace", "Move names that belong to other images there."),
     as_json: options.Json = False,
 ) -> None:
     """Send images to other machines through ssh: only the layers that each lacks."""

@@ -11,10 +11,10 @@ from reprokit.container.settings import RunOptions
 def shell(
     name: options.RecipeName,
     gpus: options.Gpus = None,
-    volume: options.Volumes = [],  # noqa: B006 - typer's own style; it is only read
-    publish: options.Ports = [],  # noqa: B006
-    env: options.Env = [],  # noqa: B006
-    env_file: options.EnvFile = [],  # noqa: B006
+    volume: options.Volumes = [],
+    publish: options.Ports = [],
+    env: options.Env = [],
+    env_file: options.EnvFile = [],
     shm_size: options.ShmSize = None,
     user: options.User = None,
     container: options.Name = None,

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.display import notify
 from reprokit.recipe import find
@@ -20,10 +19,7 @@ from reprokit.untrusted.text import dump, echo
 
 def smoke(
     names: Annotated[list[str] | None, options.recipes("Else those of ./recipes that this host can run.")] = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option("--junit", metavar="FILE", autocompletion=completion.files, help="Also write JUnit XML there."),
-    ] = None,
+    junit: Annotated[Path | None, options.file("Also write JUnit XML there.", "--junit")] = None,
     every: options.Every = False,
     as_json: options.Json = False,
     on: options.On = None,

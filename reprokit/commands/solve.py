@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.commands._stacks import DRIVER, GPU, PINS, PURPOSE, machine
 from reprokit.display import notify
 from reprokit.formatting import counted
 from reprokit.untrusted.text import dump, echo
@@ -20,14 +18,11 @@ if TYPE_CHECKING:
 
 
 def solve(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME[:VARIANT]", help="A recipe.", autocompletion=completion.targets),
-    ] = None,
-    pins: PINS = None,
-    gpu: GPU = None,
-    driver: DRIVER = "",
-    purpose: PURPOSE = "",
+    name: Annotated[str | None, options.recipes("A recipe.", "NAME[:VARIANT]")] = None,
+    pins: options.Pins = None,
+    gpu: options.Gpu = None,
+    driver: options.Driver = "",
+    purpose: options.Purpose = "",
     keep: str = typer.Option("", "--keep", metavar="PIN,...", help="Pins that stay as they are."),
     change: str = typer.Option("", "--change", metavar="PIN,...", help="The only pins that may change."),
     write: str = typer.Option("", "--write", metavar="VARIANT", help="Add the answer to the recipe as a variant."),
@@ -38,17 +33,18 @@ def solve(
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
     from reprokit.compat.solve.search import solve as solved
+    from reprokit.compat.stack import requested_machine
     from reprokit.errors import UsageError
     from reprokit.recipe import find
 
     facts = bundled()
-    asked = machine(facts, gpu or [], driver, purpose)
+    machine = requested_machine(facts, gpu or [], driver, purpose)
     if (name is None) == (pins is None):
         raise UsageError("give a recipe or --pins", hint="write `reprokit solve NAME`, or --pins cuda=11.8,gcc=12")
     if write and name is None:
         raise UsageError("--write needs a recipe: pins alone have no variants", "--write")
     target = find.target(name) if name is not None else None
-    stack = asked.stack_of(target) if target else asked.stack_of_pins(pins or "")
+    stack = machine.stack_of(target) if target else machine.stack_of_pins(pins or "")
     solution = solved(facts, stack, _fixed(stack, keep, change))
     if write and target and solution.changes:
         from reprokit.host.disk import unwritable

@@ -86,7 +86,7 @@ def verify(
 @store.command()
 def gc(
     everything: bool = options.flag("--all", "Also recent files: less than a day old, or a week for partial ones."),
-    dry_run: bool = options.flag("--dry-run", "Only show what would be removed."),
+    dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
     """Remove everything that no lock names."""
@@ -109,12 +109,7 @@ def gc(
 @store.command()
 def export(
     names: Annotated[list[str], options.recipes("Recipes with a lock.")],
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="The bundle, such as x.rkit.", autocompletion=completion.files
-        ),
-    ],
+    out: options.Output,
 ) -> None:
     """Write all inputs of recipes, the base image too, as a bundle without images.
 
@@ -141,13 +136,7 @@ def import_(
         typer.Argument(metavar="FILE", help="A bundle of `reprokit store export`.", autocompletion=completion.files),
     ],
     recipes: Annotated[
-        Path | None,
-        typer.Option(
-            "--recipes",
-            metavar="DIR",
-            help="Put the bundle's recipes and locks there.",
-            autocompletion=completion.files,
-        ),
+        Path | None, options.file("Put the bundle's recipes and locks there.", "--recipes", metavar="DIR")
     ] = None,
     signed_by: options.SignedBy = None,
     trust: bool = options.flag("--trust", "Trust the bundle's base images, which builds start from."),

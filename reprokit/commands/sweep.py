@@ -51,7 +51,7 @@ def sweep(
         str,
         typer.Option(metavar="NAME@sha256:...", help="With --runner ray: the image in which Ray starts the workers."),
     ] = "",
-    dry_run: bool = options.flag("--dry-run", "Show the plan and measure nothing."),
+    dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
     """Run the benchmarks of a file, for all its parameters, here, on nodes or on a cluster.

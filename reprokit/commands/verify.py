@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Optional
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def verify(
     name: options.RecipeName,
     against: Annotated[
-        Optional[str],  # noqa: UP045 - typer reads it at run time, on Python 3.10 too
+        str | None,
         typer.Option("--against", metavar="IMAGE|BUNDLE", help="Compare with this instead of the recipe's own image."),
     ] = None,
-    offline: bool = options.flag("--offline", "Use no network, only the store."),
-    secret: options.Secrets = [],  # noqa: B006 - typer's own style; it is only read
+    offline: options.Offline = False,
+    secret: options.Secrets = [],
     as_json: options.Json = False,
 ) -> None:
     """Build a recipe again from its lock, and compare the result with the image that is there.

@@ -7,6 +7,8 @@ import json
 import re
 import statistics
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from reprokit.errors import UsageError
@@ -20,7 +22,7 @@ from reprokit.untrusted.time_limit import processor_time
 
 if TYPE_CHECKING:
     from reprokit.recipe.claim import Claim
-    from reprokit.recipe.model import BenchmarkSummary
+    from reprokit.recipe.model import Benchmark, BenchmarkSummary
     from reprokit.results.record import Record
 
 # Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
@@ -92,6 +94,22 @@ def summary(records: Sequence[Record], chosen: BenchmarkSummary) -> ReportTable 
         (*_notes(grouped(own for own, _, _ in pairs), (), ()), *hidden),
         keys=len(varying),
     )
+
+
+def of_run(
+    records: Sequence[Record], benchmarks: Mapping[str, Benchmark], claims: Sequence[Claim]
+) -> tuple[list[ReportTable], bool]:
+    """The summaries of these benchmarks, all tables of the others, and whether there is a summary."""
+    tables: list[ReportTable] = []
+    others: list[Record] = []
+    for name, same in groupby(records, attrgetter("benchmark")):
+        measured = list(same)
+        chosen = benchmarks[name].summary if name in benchmarks else None
+        short = summary(measured, chosen) if chosen else None
+        tables += [short] if short else []
+        others += [] if short else measured
+    by_recipe = {record.recipe: claims for record in records}
+    return [*tables, *sections(grouped(others), by_recipe)], bool(tables)
 
 
 def _without_impl(record: Record) -> dict[str, Any]:
@@ -177,10 +195,6 @@ def _constant_and_varying(every: Sequence[Mapping[str, Any]], where: str) -> tup
         if name in every[0] and len(every) > 1 and len({repr(params.get(name)) for params in every}) == 1
     }
     return constant, [name for name in names if name not in constant]
-
-
-def _median(record: Record) -> float:
-    return statistics.median(record.samples)
 
 
 def _plain(table: list[Group], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:

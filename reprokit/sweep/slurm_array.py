@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit import paths
-from reprokit.bundle.tools.slurm import Slurm
+from reprokit.bundle.tools import slurm
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.display import notify
 from reprokit.errors import EngineError, UsageError
@@ -148,7 +148,7 @@ class SlurmRunner:
         parent = paths.private(paths.private(paths.home()) / "sweeps")
         folder = Path(tempfile.mkdtemp(dir=parent))
         (folder / "answers").mkdir()
-        (folder / "image.sbatch").write_text(Slurm().text(tool), encoding="utf-8")
+        (folder / "image.sbatch").write_text(slurm.text(tool), encoding="utf-8")
         content = {"jobs": [job.to_json() for job in jobs], "image": str(image_file(target))}
         (folder / "jobs.json").write_text(json.dumps(content), encoding="utf-8")
         script = folder / "array.sbatch"
@@ -209,7 +209,7 @@ def image_file(target: Target) -> Path:
 
 def array_options(tool: ToolJob, jobs: Sequence[Job], folder: Path) -> list[str]:
     """What sbatch is asked for. A job that needs no GPU has its node to itself."""
-    options = [*Slurm().options(tool), f"--array=0-{len(jobs) - 1}", f"--output={folder}/%a.out"]
+    options = [*slurm.options(tool), f"--array=0-{len(jobs) - 1}", f"--output={folder}/%a.out"]
     share = "--gpus=1" if jobs[0].gpu == "required" else "--exclusive"
     return [*(option for option in options if option != share), share]
 

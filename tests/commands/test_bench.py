@@ -16,13 +16,13 @@ import pytest
 from reprokit.bench.container import machine_lock
 from reprokit.bench.measure import BenchOutcome
 from reprokit.bench.run import Rounds
-from reprokit.commands.bench import tables_of
 from reprokit.container.lifecycle import usual_name
 from reprokit.engine import Engine
 from reprokit.errors import Absent, EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.recipe.find import target
 from reprokit.results import lines
 from reprokit.results.lines import read
+from reprokit.results.tables import of_run
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from tests.support.names import unique
@@ -262,7 +262,7 @@ def test_a_benchmark_with_a_summary_shows_all_its_tables_only_on_request():
         for metric in ("fused_attention.forward", "memory")
         for impl in ("ours", "sdpa")
     ]
-    tables, short = tables_of(records, found.recipe.benchmarks, found)
+    tables, short = of_run(records, found.recipe.benchmarks, found.recipe.claims)
     assert short and [each.columns[-1] for each in tables] == ["of peak", "sdpa/ours", "sdpa/ours"]
-    tables, short = tables_of(records, {}, found)
+    tables, short = of_run(records, {}, found.recipe.claims)
     assert not short and len(tables) == 4

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from reprokit.bundle.tools.apptainer import Apptainer
-from reprokit.bundle.tools.devcontainer import DevContainer
-from reprokit.bundle.tools.slurm import Slurm
+from reprokit.bundle.tools import apptainer, devcontainer, slurm
 from reprokit.bundle.tools.tool import OtherTool
 
-TOOLS: Mapping[str, OtherTool] = {"devcontainer": DevContainer(), "apptainer": Apptainer(), "slurm": Slurm()}
+TOOLS: Mapping[str, OtherTool] = {"devcontainer": devcontainer, "apptainer": apptainer, "slurm": slurm}

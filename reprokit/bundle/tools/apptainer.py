@@ -27,53 +27,52 @@ _LIMIT_S = 2 * 3600
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Apptainer:
-    """Reads the image from the engine of the machine that builds the SIF."""
+def usual_path(job: ToolJob) -> Path:
+    return Path(f"{job.plain_name}.def")
 
-    def usual_path(self, job: ToolJob) -> Path:
-        return Path(f"{job.plain_name}.def")
 
-    def text(self, job: ToolJob) -> str:
-        job.check(r"[:,]|\{\{", "Apptainer")
-        variant, paper = job.target.variant, job.target.recipe.paper
-        gpu = "" if variant.requires.gpu == "none" else " --nv"
-        binds = [f"{shlex.quote(str(job.workspace))}:{WORKSPACE}"]
-        binds += [f"{shlex.quote(str(job.workspace / source))}:{target}" for target, source in job.folders.items()]
-        lines = [
-            "Bootstrap: docker-daemon",
-            f"From: {job.image}",
-            "",
-            "%help",
-            f"    Paper: {_line(paper.title)} ({_line(paper.venue)} {paper.year})",
-            f"    apptainer run --containall{gpu} --bind {','.join(binds)} {job.plain_name}.sif COMMAND",
-            "",
-            "%labels",
-            f"    org.opencontainers.image.title {job.target.label}",
-            "",
-            "%runscript",
-            f"    cd {shlex.quote(variant.workdir)} || exit 1",
-            "    if [ $# -eq 0 ]; then exec /bin/sh; fi",
-            '    exec "$@"',
-        ]
-        return "".join(f"{line}\n" for line in lines)
+def text(job: ToolJob) -> str:
+    job.check(r"[:,]|\{\{", "Apptainer")
+    variant, paper = job.target.variant, job.target.recipe.paper
+    gpu = "" if variant.requires.gpu == "none" else " --nv"
+    binds = [f"{shlex.quote(str(job.workspace))}:{WORKSPACE}"]
+    binds += [f"{shlex.quote(str(job.workspace / source))}:{target}" for target, source in job.folders.items()]
+    lines = [
+        "Bootstrap: docker-daemon",
+        f"From: {job.image}",
+        "",
+        "%help",
+        f"    Paper: {_line(paper.title)} ({_line(paper.venue)} {paper.year})",
+        f"    apptainer run --containall{gpu} --bind {','.join(binds)} {job.plain_name}.sif COMMAND",
+        "",
+        "%labels",
+        f"    org.opencontainers.image.title {job.target.label}",
+        "",
+        "%runscript",
+        f"    cd {shlex.quote(variant.workdir)} || exit 1",
+        "    if [ $# -eq 0 ]; then exec /bin/sh; fi",
+        '    exec "$@"',
+    ]
+    return "".join(f"{line}\n" for line in lines)
 
-    def finish(self, path: Path) -> str:
-        """Build the SIF beside the file. Raises UsageError if it exists, WorkFailed if Apptainer cannot build it."""
-        sif = path.with_suffix(".sif")
-        if sif.exists() or sif.is_symlink():  # perhaps a link of a stranger's checkout
-            raise UsageError("the SIF exists already", str(sif), "remove it, or name another definition: -o")
-        if shutil.which("apptainer") is None:
-            return f"Apptainer is not installed here; where it is: `apptainer build {sif.name} {path.name}`"
-        code, log = _built(["apptainer", "build", str(sif), str(path)])
-        if code is None:
-            by_hand = f"without a limit: `apptainer build {sif.name} {path.name}`"
-            raise WorkFailed(f"Apptainer did not build {sif.name} in {_LIMIT_S / 3600:g} h", str(path), by_hand)
-        if code:
-            last = (log.strip().splitlines() or ["no message"])[-1]
-            failed = WorkFailed(f"Apptainer could not build {sif.name}: {last}", str(path))
-            explain_by(failed, log)
-            raise failed
-        return f"{sif} built"
+
+def finish(path: Path) -> str:
+    """Build the SIF beside the file. Raises UsageError if it exists, WorkFailed if Apptainer cannot build it."""
+    sif = path.with_suffix(".sif")
+    if sif.exists() or sif.is_symlink():  # perhaps a link of a stranger's checkout
+        raise UsageError("the SIF exists already", str(sif), "remove it, or name another definition: -o")
+    if shutil.which("apptainer") is None:
+        return f"Apptainer is not installed here; where it is: `apptainer build {sif.name} {path.name}`"
+    code, log = _built(["apptainer", "build", str(sif), str(path)])
+    if code is None:
+        by_hand = f"without a limit: `apptainer build {sif.name} {path.name}`"
+        raise WorkFailed(f"Apptainer did not build {sif.name} in {_LIMIT_S / 3600:g} h", str(path), by_hand)
+    if code:
+        last = (log.strip().splitlines() or ["no message"])[-1]
+        failed = WorkFailed(f"Apptainer could not build {sif.name}: {last}", str(path))
+        explain_by(failed, log)
+        raise failed
+    return f"{sif} built"
 
 
 def _built(command: Sequence[str]) -> tuple[int | None, str]:

@@ -1,4 +1,7 @@
-"""A `devcontainer.json` for VS Code and other tools of the Dev Container specification (containers.dev)."""
+"""A `devcontainer.json` for VS Code and other tools of the Dev Container specification (containers.dev).
+
+A GPU is requested through `hostRequirements`.
+"""
 
 from __future__ import annotations
 
@@ -16,46 +19,45 @@ _NO_LINKS = 'for folder; do test "$(realpath -- "$folder")" = "$folder" || exit 
 _GPUS: dict[str, bool | str] = {"required": True, "optional": "optional"}
 
 
-class DevContainer:
-    """The image, the workspace and the caller's rights. A GPU is asked for through `hostRequirements`."""
+def usual_path(job: ToolJob) -> Path:
+    return Path(".devcontainer") / "devcontainer.json"
 
-    def usual_path(self, job: ToolJob) -> Path:
-        return Path(".devcontainer") / "devcontainer.json"
 
-    def text(self, job: ToolJob) -> str:
-        # Variables such as ${localEnv:TOKEN} are replaced in every text; a mount's parts are joined by commas.
-        job.check(r"\$\{|,", "a dev container")
-        variant = job.target.variant
-        found: dict[str, Any] = {
-            "name": job.target.label,
-            "image": job.image,
-            "workspaceMount": f"type=bind,source={job.workspace},target={WORKSPACE}",
-            "workspaceFolder": WORKSPACE,
-            "containerUser": job.user,
-            "updateRemoteUserUID": False,
-            # The user has no account in the image, and editors install their server below HOME.
-            "containerEnv": {"HOME": _HOME},
-            "init": True,
-            "securityOpt": ["no-new-privileges"],
-            "runArgs": [f"--shm-size={variant.shm}"],
-        }
-        if variant.ports:
-            found["forwardPorts"] = list(variant.ports)
-        if job.folders:
-            sources = [str(job.workspace / source) for source in job.folders.values()]
-            found["initializeCommand"] = ["sh", "-c", _NO_LINKS, "sh", *sources]
-            found["mounts"] = [
-                {"type": "bind", "source": source, "target": target}
-                for source, target in zip(sources, job.folders, strict=True)
-            ]
-        requires: dict[str, Any] = {}
-        if variant.requires.gpu in _GPUS:
-            requires["gpu"] = _GPUS[variant.requires.gpu]
-        if job.memory_gib:
-            requires["memory"] = f"{job.memory_gib}gb"
-        if requires:
-            found["hostRequirements"] = requires
-        return json.dumps(found, indent=2) + "\n"
+def text(job: ToolJob) -> str:
+    # Variables such as ${localEnv:TOKEN} are replaced in every text; a mount's parts are joined by commas.
+    job.check(r"\$\{|,", "a dev container")
+    variant = job.target.variant
+    found: dict[str, Any] = {
+        "name": job.target.label,
+        "image": job.image,
+        "workspaceMount": f"type=bind,source={job.workspace},target={WORKSPACE}",
+        "workspaceFolder": WORKSPACE,
+        "containerUser": job.user,
+        "updateRemoteUserUID": False,
+        # The user has no account in the image, and editors install their server below HOME.
+        "containerEnv": {"HOME": _HOME},
+        "init": True,
+        "securityOpt": ["no-new-privileges"],
+        "runArgs": [f"--shm-size={variant.shm}"],
+    }
+    if variant.ports:
+        found["forwardPorts"] = list(variant.ports)
+    if job.folders:
+        sources = [str(job.workspace / source) for source in job.folders.values()]
+        found["initializeCommand"] = ["sh", "-c", _NO_LINKS, "sh", *sources]
+        found["mounts"] = [
+            {"type": "bind", "source": source, "target": target}
+            for source, target in zip(sources, job.folders, strict=True)
+        ]
+    requires: dict[str, Any] = {}
+    if variant.requires.gpu in _GPUS:
+        requires["gpu"] = _GPUS[variant.requires.gpu]
+    if job.memory_gib:
+        requires["memory"] = f"{job.memory_gib}gb"
+    if requires:
+        found["hostRequirements"] = requires
+    return json.dumps(found, indent=2) + "\n"
 
-    def finish(self, path: Path) -> str:
-        return "open the folder in VS Code and choose `Reopen in Container`, or run `devcontainer up`"
+
+def finish(path: Path) -> str:
+    return "open the folder in VS Code and choose `Reopen in Container`, or run `devcontainer up`"

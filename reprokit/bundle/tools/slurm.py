@@ -46,49 +46,49 @@ esac
 """
 
 
-class Slurm:
-    """Asks for what the recipe requires."""
+def usual_path(job: ToolJob) -> Path:
+    return Path(f"{job.plain_name}.sbatch")
 
-    def usual_path(self, job: ToolJob) -> Path:
-        return Path(f"{job.plain_name}.sbatch")
 
-    def options(self, job: ToolJob) -> list[str]:
-        """What sbatch is asked for."""
-        options = [f"--job-name={job.plain_name}", "--nodes=1", "--ntasks=1"]
-        if job.memory_gib:
-            options.append(f"--mem={job.memory_gib}G")
-        if job.disk_gib:
-            options.append(f"--tmp={job.disk_gib}G")
-        if job.target.variant.requires.gpu == "required":
-            options.append("--gpus=1")
-        return options
+def options(job: ToolJob) -> list[str]:
+    """What sbatch is asked for."""
+    options = [f"--job-name={job.plain_name}", "--nodes=1", "--ntasks=1"]
+    if job.memory_gib:
+        options.append(f"--mem={job.memory_gib}G")
+    if job.disk_gib:
+        options.append(f"--tmp={job.disk_gib}G")
+    if job.target.variant.requires.gpu == "required":
+        options.append("--gpus=1")
+    return options
 
-    def text(self, job: ToolJob) -> str:
-        job.check(r"[:,\n]", "a Slurm job")
-        requires = job.target.variant.requires
-        options = [*self.options(job), f"--output={job.plain_name}-%j.out"]
-        head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in options)]
-        if requires.compute_capability:
-            head.append(f"# compute capability: {', '.join(requires.compute_capability)}")
-        if job.driver and requires.gpu != "none":
-            head.append(f"# NVIDIA driver: {job.driver} or newer")
-        head += [
-            f"# image: reprokit export {job.target.label} --format squashfs -o {job.plain_name}.sqsh",
-            f"#    or: reprokit render {job.target.label} --as apptainer",
-        ]
-        folders = [f"add {shlex.quote(source)} {shlex.quote(target)}\n" for target, source in job.folders.items()]
-        script = _SCRIPT.format(
-            workspace=_in_braces(str(job.workspace)),
-            image=f"{job.plain_name}.sqsh",
-            root=WORKSPACE,
-            folders="".join(folders),
-            workdir=shlex.quote(job.target.variant.workdir),
-            nv="" if requires.gpu == "none" else " --nv",
-        )
-        return "".join(f"{line}\n" for line in head) + script
 
-    def finish(self, path: Path) -> str:
-        return f"`sbatch {path.name} COMMAND...` runs a command; REPROKIT_IMAGE and REPROKIT_WORKSPACE name other paths"
+def text(job: ToolJob) -> str:
+    job.check(r"[:,\n]", "a Slurm job")
+    requires = job.target.variant.requires
+    chosen = [*options(job), f"--output={job.plain_name}-%j.out"]
+    head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in chosen)]
+    if requires.compute_capability:
+        head.append(f"# compute capability: {', '.join(requires.compute_capability)}")
+    if job.driver and requires.gpu != "none":
+        head.append(f"# NVIDIA driver: {job.driver} or newer")
+    head += [
+        f"# image: reprokit export {job.target.label} --format squashfs -o {job.plain_name}.sqsh",
+        f"#    or: reprokit render {job.target.label} --as apptainer",
+    ]
+    folders = [f"add {shlex.quote(source)} {shlex.quote(target)}\n" for target, source in job.folders.items()]
+    script = _SCRIPT.format(
+        workspace=_in_braces(str(job.workspace)),
+        image=f"{job.plain_name}.sqsh",
+        root=WORKSPACE,
+        folders="".join(folders),
+        workdir=shlex.quote(job.target.variant.workdir),
+        nv="" if requires.gpu == "none" else " --nv",
+    )
+    return "".join(f"{line}\n" for line in head) + script
+
+
+def finish(path: Path) -> str:
+    return f"`sbatch {path.name} COMMAND...` runs a command; REPROKIT_IMAGE and REPROKIT_WORKSPACE name other paths"
 
 
 def _in_braces(text: str) -> str:

@@ -70,7 +70,7 @@ class ToolJob:
 
 
 class OtherTool(Protocol):
-    """One tool's file. `text` raises UsageError if the tool cannot express the variant."""
+    """A module that makes one tool's file. `text` raises UsageError if the tool cannot express the variant."""
 
     def usual_path(self, job: ToolJob) -> Path: ...
     def text(self, job: ToolJob) -> str: ...

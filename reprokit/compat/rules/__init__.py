@@ -1,13 +1,34 @@
-"""The rules, one module a subject. Every module here is imported: a new rule is a new function, or a new file."""
+"""The rules, one module a subject. A new rule is a new function, or a new file that is added to `MODULES`."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
-
 from reprokit.compat.rule import CompatRule
+from reprokit.compat.rules import (
+    apis,
+    base,
+    cmake,
+    cuda,
+    cudnn,
+    cutlass,
+    dgl,
+    distro,
+    extensions,
+    flash_attn,
+    frameworks,
+    host,
+    pins,
+    projects,
+    python_wheels,
+    requires,
+    torch,
+    torch_of_package,
+    tvm,
+)
 
-_MODULES = [importlib.import_module(f"{__name__}.{found.name}") for found in pkgutil.iter_modules(__path__)]
+MODULES = (
+    apis, base, cmake, cuda, cudnn, cutlass, dgl, distro, extensions, flash_attn, frameworks, host, pins, projects,
+    python_wheels, requires, torch, torch_of_package, tvm,
+)  # fmt: skip
 
 # In the order in which findings of one severity are shown: by file, then as the file has them.
-RULES = tuple(rule for module in _MODULES for rule in vars(module).values() if isinstance(rule, CompatRule))
+RULES = tuple(rule for module in MODULES for rule in vars(module).values() if isinstance(rule, CompatRule))

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bundle.tools import apptainer
-from reprokit.bundle.tools.apptainer import Apptainer
-from reprokit.bundle.tools.devcontainer import DevContainer
-from reprokit.bundle.tools.slurm import Slurm
+from reprokit.bundle.tools import apptainer, devcontainer
+from reprokit.bundle.tools import slurm as slurm_file
 from reprokit.bundle.tools.tool import ToolJob
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
@@ -71,11 +69,11 @@ def program(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("tool", "folder"),
-    [(Apptainer, "a:b"), (Slurm, "a,b"), (DevContainer, "${localEnv:HOME}"), (DevContainer, "a,target=/etc")],
+    [(apptainer, "a:b"), (slurm_file, "a,b"), (devcontainer, "${localEnv:HOME}"), (devcontainer, "a,target=/etc")],
 )
 def test_a_path_with_a_meaning_of_its_own_is_refused(job, tool, folder):
     with pytest.raises(UsageError, match=r"cannot use a path with '[:,$]"):
-        tool().text(job(folder=folder))
+        tool.text(job(folder=folder))
 
 
 def linked(job) -> Path:
@@ -87,22 +85,22 @@ def linked(job) -> Path:
 
 
 def parsed(text: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The header's keywords, and the sections, of a definition file of Apptainer."""
+    """The header's keywords, and the sections, of a definition file of apptainer."""
     head, *others = re.split(r"^\s*%", text, flags=re.MULTILINE)
     sections = {section.split("\n", 1)[0].strip(): section.split("\n", 1)[1] for section in others}
     return dict(re.findall(r"^(\w+): (.+)$", head, re.MULTILINE)), sections
 
 
 def test_a_definition_file_has_the_documented_form(job):
-    header, sections = parsed(Apptainer().text(job(gpu="optional")))
+    header, sections = parsed(apptainer.text(job(gpu="optional")))
     assert header == {"Bootstrap": "docker-daemon", "From": "reprokit/x:v"}
     assert sections.keys() <= SECTIONS and 'exec "$@"' in sections["runscript"]
     workspace = job().workspace
     binds = f"--nv --bind {workspace}:/workspace,{workspace}/results/data:/data x-v.sif"
-    assert binds in sections["help"] and "--nv" not in Apptainer().text(job())
+    assert binds in sections["help"] and "--nv" not in apptainer.text(job())
     # A title adds no section and no argument.
     for title in ("%post", "{{ secret }}", "{{{ secret }}}", "Bootstrap: localimage"):
-        text = Apptainer().text(job(title=title))
+        text = apptainer.text(job(title=title))
         header, sections = parsed(text)
         assert header["Bootstrap"] == "docker-daemon" and sections.keys() == {"help", "labels", "runscript"}
         assert not re.search(r"\{\{\s*\w+\s*\}\}", text)
@@ -110,30 +108,30 @@ def test_a_definition_file_has_the_documented_form(job):
 
 @pytest.fixture
 def definition(job, tmp_path) -> Path:
-    (tmp_path / "x.def").write_text(Apptainer().text(job()))
+    (tmp_path / "x.def").write_text(apptainer.text(job()))
     return tmp_path / "x.def"
 
 
 def test_the_sif_is_built_where_apptainer_is(definition, program, monkeypatch, reported: list[str]):
     with monkeypatch.context() as patch:
         patch.setattr("shutil.which", lambda name: None)
-        assert "`apptainer build x.sif x.def`" in Apptainer().finish(definition)
+        assert "`apptainer build x.sif x.def`" in apptainer.finish(definition)
     program("apptainer", '[ "$1" = build ] || exit 9; echo "INFO:    Starting build..." >&2; cp "$3" "$2"')
     sif = definition.with_suffix(".sif")
-    assert Apptainer().finish(definition) == f"{sif} built" and sif.exists()
+    assert apptainer.finish(definition) == f"{sif} built" and sif.exists()
     assert reported == ["apptainer: Starting build..."]
     with pytest.raises(UsageError, match="exists already"):
-        Apptainer().finish(definition)
+        apptainer.finish(definition)
 
 
 def test_an_apptainer_that_fails_or_hangs(definition, program, monkeypatch):
     program("apptainer", "printf '\\033[91mFATAL:   no such image\\033[0m\\n' >&2; exit 255")
     with pytest.raises(WorkFailed, match=r"could not build x.sif: FATAL:   no such image$"):
-        Apptainer().finish(definition)
+        apptainer.finish(definition)
     monkeypatch.setattr(apptainer, "_LIMIT_S", 0.1)
     program("apptainer", "exec sleep 9000")
     with pytest.raises(WorkFailed, match=r"did not build x\.sif in") as error:
-        Apptainer().finish(definition)
+        apptainer.finish(definition)
     assert error.value.hint == "without a limit: `apptainer build x.sif x.def`"
 
 
@@ -170,9 +168,9 @@ def test_a_real_apptainer_builds_and_runs_the_image(engine, job, tmp_path, progr
     name = unique("apptainer").lower()
     engine.import_image(io.BytesIO(root_file_system()), f"reprokit/{name}", "v", ["ENV PATH=/bin", "ENV FOO=bar"])
     try:
-        path, text = folder / "x.def", Apptainer().text(job())
+        path, text = folder / "x.def", apptainer.text(job())
         path.write_text(text.replace("reprokit/x:v", f"reprokit/{name}:v").replace("/workspace", "/"))
-        assert Apptainer().finish(path) == f"{folder / 'x.sif'} built"
+        assert apptainer.finish(path) == f"{folder / 'x.sif'} built"
         assert "apptainer: Creating SIF file..." in reported
         run = ["apptainer", "run", "--no-privs", "x.sif", "env"]
         assert "FOO=bar" in subprocess.run(run, capture_output=True, text=True, check=True).stdout
@@ -181,7 +179,7 @@ def test_a_real_apptainer_builds_and_runs_the_image(engine, job, tmp_path, progr
 
 
 def written(job, **variant: str) -> dict:
-    return json.loads(DevContainer().text(job(**variant)))
+    return json.loads(devcontainer.text(job(**variant)))
 
 
 def test_a_dev_container_has_image_workspace_user_and_gpu(job):
@@ -212,7 +210,7 @@ def test_the_specifications_own_program_opens_it(job, engine, tmp_path):
     engine.import_image(tools, f"reprokit/{name}", "v", ["ENV PATH=/bin"])
     file = tmp_path / "checkout" / ".devcontainer" / "devcontainer.json"
     file.parent.mkdir(parents=True)
-    file.write_text(DevContainer().text(job(gpu="optional")).replace("reprokit/x:v", f"reprokit/{name}:v"))
+    file.write_text(devcontainer.text(job(gpu="optional")).replace("reprokit/x:v", f"reprokit/{name}:v"))
     os.chown(workspace, 1234, 1234)
     (workspace / "code.py").write_text("mine\n")
 
@@ -239,7 +237,7 @@ def test_the_specifications_own_program_opens_it(job, engine, tmp_path):
 def script(job, tmp_path):
     def write(**variant: str) -> Path:
         path = tmp_path / "x-v.sbatch"
-        path.write_text(Slurm().text(job(**variant)))
+        path.write_text(slurm_file.text(job(**variant)))
         return path
 
     return write
