@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,19 +11,12 @@ import typer
 from reprokit.commands import _options as options
 from reprokit.display import notify
 from reprokit.errors import UsageError
-from reprokit.formatting import counted
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.compat.peaks import DevicePeaks
-    from reprokit.engine import Engine
     from reprokit.profiling.peaks import MeasuredPeaks
-    from reprokit.results.plots import Roof
     from reprokit.results.roofline import RooflinePoint
-
-_MOST_THREADS = 1024
-# In one plot points stand beside each other, so they have these in common.
-_ALIKE = ("gpu", "threads", "driver", "node", "image_digest", "commit", "changes", "files")
 
 
 def roofline(
@@ -47,6 +38,7 @@ def roofline(
     """
     from reprokit.compat.facts import bundled
     from reprokit.compat.peaks import known_peaks, peaks_of
+    from reprokit.profiling.roofline import measure, points_of, roofs, thread_counts
     from reprokit.results.plots import check_suffix
     from reprokit.tables import paragraph
 
@@ -55,16 +47,19 @@ def roofline(
     if device and not peaks_of(bundled(), device):
         known = ", ".join(dict.fromkeys(each.name for each in known_peaks(bundled())))
         raise UsageError(f"no data sheet of {device!r} is known", hint=f"known are {known}")
-    counts = _threads(threads)
+    counts = thread_counts(threads)
     measured: list[MeasuredPeaks] = []
     points: list[RooflinePoint] = []
     hardware, names = "", [device] if device else []
     if name:
+        from reprokit.recipe.find import target
+
+        recipe = target(name)
         with options.engine_on(on) as engine:
-            measured, hardware, gpu = _measured(engine, name, gpus, counts)
+            measured, hardware, gpu = measure(engine, recipe, gpus, counts)
         # Several GPUs are "2x NAME, NAME".
         names += [re.sub(r"^\d+x ", "", each) for each in gpu.split(", ") if each and not device]
-        points = _points(name, (hardware, gpu)) if plot or as_json else []
+        points = points_of(recipe, hardware, gpu) if plot or as_json else []
     elif not device:
         from reprokit.host.gpu import gpus as own_gpus
 
@@ -86,100 +81,8 @@ def roofline(
     if plot:
         from reprokit.results.plots import draw_roofline
 
-        draw_roofline(_roofs(sheets, measured), points, plot)
+        draw_roofline(roofs(sheets, measured), points, plot)
         notify(f"drawn: {plot}, with {len(points)} points of results")
-
-
-def _threads(text: str | None) -> list[int]:
-    parts = text.split(",") if text else []
-    if not all(part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= _MOST_THREADS for part in parts):
-        raise UsageError(f"--threads {text!r} is not a list of numbers", hint=f"1 to {_MOST_THREADS}: --threads 1,2,4")
-    return list(dict.fromkeys(map(int, parts)))
-
-
-def _measured(engine: Engine, name: str, gpus: str | None, counts: list[int]) -> tuple[list[MeasuredPeaks], str, str]:
-    """Returns what was measured in a recipe's container: its peaks, its processor and its GPU.
-
-    Raises UsageError for too many threads, and where the recipe has not been built.
-    """
-    from reprokit.bench import extension
-    from reprokit.bench.container import container_of_run, gpus_for, machine_lock
-    from reprokit.bench.hardware import probe
-    from reprokit.container.execute import execute
-    from reprokit.container.launch import built_image
-    from reprokit.container.settings import RunOptions
-    from reprokit.display import status
-    from reprokit.errors import WorkFailed
-    from reprokit.profiling.peaks import gpu, processors
-    from reprokit.recipe.find import target
-
-    recipe = target(name)
-    built_image(engine, recipe)  # a recipe that has not been built waits for no other benchmark
-    run_options = RunOptions(gpus=gpus_for(engine, recipe, gpus))
-    running = container_of_run(engine, recipe, "roofline", run_options)
-    # Not only on the GPUs: the processors are measured, too.
-    with machine_lock(None, engine.host), running as container:
-        ask = partial(execute, engine, container, logged=False)
-        hardware = probe(ask)
-        if max(counts, default=0) > hardware.threads:
-            # Each thread's rate is by its own CPU time, so that more threads would add processors that do not exist.
-            problem = f"--threads {max(counts)} is more than the container's {counted(hardware.threads, 'processor')}"
-            raise UsageError(problem, hint=f"1 to {hardware.threads}")
-        with status(f"{recipe.label}: measuring the processors"):
-            found = processors(engine, container, ask, counts or sorted({1, hardware.threads}))
-        if hardware.has_gpu:
-            try:
-                with status(f"{recipe.label}: measuring the GPU"):
-                    found += gpu(engine, container, ask, extension.sources())
-            except WorkFailed as error:
-                notify(f"the GPU was not measured: {error.message}")
-        return found, hardware.cpu, hardware.gpu
-
-
-def _points(name: str, hardware: Sequence[str]) -> list[RooflinePoint]:
-    """Points of the variant's latest results, of one image, on this processor without a GPU, or on this GPU."""
-    from reprokit.bench.parse import Measurement
-    from reprokit.display import notify
-    from reprokit.recipe.find import target
-    from reprokit.results import lines
-    from reprokit.results.likeness import groups, latest_alike
-    from reprokit.results.roofline import points
-
-    asked = target(name)
-    file = Path(lines.FOLDER) / f"{asked.recipe.name}.jsonl"
-    cpu, gpu = hardware
-    known = lines.read(file) if file.exists() else []
-    found = groups(
-        each
-        for each in known
-        if each.variant == asked.variant_name and (each.gpu == gpu if each.gpu else each.cpu == cpu)
-    )
-    if not found:
-        return []
-    alike, note = latest_alike(found, _ALIKE)
-    if note:
-        notify(f"points: {note}")
-    facts = [(group.identity, tuple(group.samples)) for group in alike]
-    return points([Measurement(its["metric"], its["unit"], samples, its["params"]) for its, samples in facts])
-
-
-def _roofs(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks]) -> list[Roof]:
-    from reprokit.results.plots import Roof
-
-    found = []
-    for sheet in sheets:
-        found.append(Roof(f"{sheet.name} fp32", sheet.fp32, sheet.bandwidth))
-        if sheet.tensor:
-            found.append(Roof(f"{sheet.name} tensor fp16", sheet.tensor, sheet.bandwidth))
-    for each in measured:
-        bandwidth = max(each.bandwidths.values(), default=0.0)
-        where = _where(each)
-        found += [Roof(f"{where} {dtype}", peak, bandwidth) for dtype, peak in each.peaks.items() if bandwidth]
-    return found
-
-
-def _where(each: MeasuredPeaks) -> str:
-    return counted(each.threads, "thread") if each.threads else "GPU"
 
 
 def _data(
@@ -216,7 +119,7 @@ def _print(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks], har
         kinds = list(dict.fromkeys(kind for each in measured for kind in each.bandwidths))
         cells = [
             [
-                _where(each),
+                each.where,
                 *(_plain(each.peaks.get(dtype)) for dtype in dtypes),
                 *(_plain(each.bandwidths.get(kind)) for kind in kinds),
                 ", ".join(dict.fromkeys(each.how.values())),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Annotated, Any
@@ -42,9 +41,10 @@ def list_(
         return
     from reprokit.engine import Engine
     from reprokit.formatting import size
+    from reprokit.image.listing import listed
 
     engine = Engine.connect()
-    rows = _rows(engine)
+    rows = listed(engine)
     if digest:
         rows = [row for row in rows if _add_digest(engine, row)]
     if as_json:
@@ -78,31 +78,32 @@ def size(
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.image.labels import image_name
+    from reprokit.image.listing import freed_by_removing, sized
     from reprokit.image.sizes import stored_together
     from reprokit.recipe.find import target
 
     engine = Engine.connect()
     targets = list({chosen.label: chosen for chosen in map(target, names)}.values())
-    sized: list[SizedImage] = []
+    images: list[SizedImage] = []
     freed: list[tuple[int, int]] = []
     for chosen in targets:
         inspected = engine.image(image_name(chosen))
         if inspected is None:
             hint = f"build it: `reprokit build {chosen.label}`"
             raise UsageError(f"{chosen.label} has no image on this engine", hint=hint)
-        sized.append(_sized(engine, inspected["Id"], chosen.label))
-        freed.append(_freed(engine, inspected["Id"], sized[-1]))
-    together = stored_together(sized)
+        images.append(sized(engine, inspected["Id"], chosen.label))
+        freed.append(freed_by_removing(engine, inspected["Id"], images[-1]))
+    together = stored_together(images)
     if as_json:
-        data = {each.name: _data(each, sized, count) for each, count in zip(sized, freed, strict=True)}
+        data = {each.name: _data(each, images, count) for each, count in zip(images, freed, strict=True)}
         dump({"images": data, "together": together})
     else:
-        _print_sizes(sized, freed, together)
+        _print_sizes(images, freed, together)
         _print_apart(targets)
     if plot:
         from reprokit.results.plots import draw_sizes
 
-        draw_sizes(sized, plot)
+        draw_sizes(images, plot)
         notify(f"drawn: {plot}")
 
 
@@ -115,9 +116,10 @@ def trust(names: Annotated[list[str], _IMAGES]) -> None:
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.image import trust as known
+    from reprokit.image.listing import id_of
 
     engine = Engine.connect()
-    found = {name: _id(engine, name) for name in names}
+    found = {name: id_of(engine, name) for name in names}
     for name, image_id in found.items():
         if image_id is None:
             raise UsageError("no such image in the engine", name, "list images with `reprokit images`")
@@ -131,9 +133,10 @@ def revoke(names: Annotated[list[str], _IMAGES]) -> None:
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
     from reprokit.image import trust as known
+    from reprokit.image.listing import id_of
 
     engine = Engine.connect()
-    found = {name: _id(engine, name) or name for name in names}
+    found = {name: id_of(engine, name) or name for name in names}
     gone = known.revoke(engine, found.values())
     for name, image_id in found.items():
         if image_id not in gone:
@@ -160,79 +163,12 @@ def _age(created: str) -> str:
     return counted(days, "day") if days > 0 else "today"
 
 
-def _rows(engine: Any) -> list[dict[str, Any]]:
-    """One mapping a name. Of names and labels only the state of the ID is believed."""
-    from reprokit.image import trust
-    from reprokit.image.entries import full_id
-    from reprokit.image.labels import kind_of_name
-    from reprokit.image.made import names_of
-
-    known = trust.entries()
-    used = [full_id(container["ImageID"]) for container in engine.containers([])]
-    rows = []
-    for image in engine.images([]):
-        one = full_id(image["Id"])
-        for name in names_of(image):
-            if one in known or kind_of_name(name) == "recipe":
-                rows.append(
-                    {
-                        "name": name,
-                        "id": one,
-                        "bytes": image["Size"],
-                        "created": datetime.fromtimestamp(image["Created"], timezone.utc).isoformat(),
-                        "state": known[one].state if one in known else "unverified",
-                        "how": known[one].how if one in known else None,
-                        "time": known[one].time if one in known else None,
-                        "verified": known[one].verified if one in known else "",
-                        "containers": used.count(one),
-                    }
-                )
-    return sorted(rows, key=lambda row: row["name"])
-
-
-def _id(engine: Engine, name: str) -> str | None:
-    """The ID of a recipe's image, or of an image by name or ID; None if the engine has none and it is no full ID."""
-    from reprokit.image.labels import image_name
-    from reprokit.recipe.find import is_recipe, target
-
-    image = engine.image(image_name(target(name)) if is_recipe(name) else name)
-    if image is None and re.fullmatch(r"sha256:[0-9a-f]{64}", name):
-        return name
-    return str(image["Id"]) if image else None
-
-
 def _print_apart(targets: Sequence[Target]) -> None:
     """Name the recipes that share less than they could, as their locks are of different days."""
     from reprokit.image.lock.beside import locked_apart
 
     if labels := " ".join(locked_apart(targets)):
         echo(f"would share more if they were locked together: `reprokit lock {labels} --update base --update apt`")
-
-
-def _sized(engine: Engine, image_id: str, name: str) -> SizedImage:
-    from reprokit.image.sizes import sized_image
-
-    layers = ((engine.image(image_id) or {}).get("RootFS") or {}).get("Layers") or []
-    return sized_image(name, layers, engine.history(image_id))
-
-
-def _freed(engine: Engine, image_id: str, image: SizedImage) -> tuple[int, int]:
-    """Bytes that removing the image frees, and bytes that untagged images hold then, such as stages of its build.
-
-    All images of the engine are compared, not only those of recipes.
-    """
-    from reprokit.image.made import names_of
-    from reprokit.image.sizes import freed
-
-    first = image.layers[:1]
-    named: list[SizedImage] = []
-    untagged: list[SizedImage] = []
-    for other in engine.images([]):
-        layers = ((engine.image(other["Id"]) or {}).get("RootFS") or {}).get("Layers") or []
-        if other["Id"] != image_id and tuple(layers[:1]) == first:
-            (named if names_of(other) else untagged).append(_sized(engine, other["Id"], other["Id"]))
-    now = freed(image, [*named, *untagged])
-    return now, freed(image, named) - now
 
 
 def _data(image: SizedImage, images: Sequence[SizedImage], freed: tuple[int, int]) -> dict[str, object]:

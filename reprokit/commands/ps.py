@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Annotated, Any
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
 
@@ -13,9 +13,6 @@ from reprokit.commands import _options as options
 from reprokit.formatting import counted
 from reprokit.tables import pairs, table, width
 from reprokit.untrusted.text import dump, echo, escaped
-
-if TYPE_CHECKING:
-    from reprokit.engine import Engine
 
 
 def ps(
@@ -33,10 +30,11 @@ def ps(
 ) -> None:
     """List your containers."""
     from reprokit.container import names
+    from reprokit.container.listing import listed
     from reprokit.recipe.find import plain
 
     with options.engine_on(on) as engine:
-        rows = _rows(engine, every)
+        rows = listed(engine, every)
         if container is not None:
             text = plain(container)
             rows = [r for r in rows if text in (r["name"], r["recipe"], f"{r['recipe']}:{r['variant']}")]
@@ -50,60 +48,6 @@ def ps(
         _show_details(rows)
     else:
         _show(rows)
-
-
-def _rows(engine: Engine, every: bool) -> list[dict[str, Any]]:
-    """One mapping a container, of the caller or of `every` user.
-
-    `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None if
-    the image was removed, or if the recipe, or a file that this names, is not here.
-    """
-    from reprokit.container import names
-    from reprokit.container.lifecycle import staleness
-
-    images: dict[str, str | None] = {}
-    here: dict[str, names.ContainerOrigin | None] = {}
-    uid = engine.host.caller().uid
-    found: list[dict[str, Any]] = []
-    for container in names.known_containers(engine):
-        if not (every or container.owner == uid):
-            continue
-        if container.label not in images:
-            image = engine.image(f"reprokit/{container.label}")
-            images[container.label] = image["Id"] if image else None
-        current = images[container.label]
-        settings = container.settings
-        if container.recipe not in here:
-            here[container.recipe] = names.here(engine, container.recipe)[0]
-        origin = here[container.recipe]
-        own = container.owner == uid
-        target = names.target_of(container) if own and current == container.image else None
-        older = staleness(engine, target, engine.container(container.name)) if target else None
-        unknown = current is None or bool(older and older.unknown)
-        unknown = unknown or (own and current == container.image and target is None)
-        found.append(
-            {
-                "name": container.name,
-                "recipe": container.recipe,
-                "variant": container.variant,
-                "state": container.state,
-                "gpus": settings.gpus,
-                "gpus_through": settings.rung,
-                "ports": [f"{p.address}:{p.host}->{p.container}/{p.protocol}" for p in settings.ports],
-                "mounts": [f"{m.source}:{m.target}{':ro' if m.read_only else ''}" for m in settings.mounts],
-                "network": settings.network,
-                "created": datetime.fromtimestamp(container.created, timezone.utc).isoformat(),
-                "image": container.image,
-                "workspace": settings.workspace,
-                "recipe_file": settings.recipe_file,
-                "checkout": names.checkout(settings),
-                "here": bool(origin and origin.made(settings)),
-                "stale": None if unknown else current != container.image or older is not None,
-                "image_removed": current is None,
-                "own": own,
-            }
-        )
-    return found
 
 
 def _show(found: list[dict[str, Any]]) -> None:

@@ -34,7 +34,7 @@ def reproduce(
     from reprokit.recipe.find import split
     from reprokit.recipe.find import target as find_target
     from reprokit.results.lines import FOLDER, check_writable
-    from reprokit.results.reproduction import as_table, exit_code
+    from reprokit.smoke.reproduce import as_table, exit_code
     from reprokit.smoke.reproduce import reproduce as do
 
     target = find_target(name)

@@ -18,6 +18,7 @@ from reprokit.container.execute import Completed
 from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, WorkFailed
+from reprokit.formatting import counted
 from reprokit.image.platform import MACHINES
 from reprokit.tarfiles import tar_of
 from reprokit.untrusted.documents import understood, validated
@@ -48,6 +49,11 @@ class MeasuredPeaks(FrozenModel):
     peaks: Annotated[dict[_Text, _Rate], Field(max_length=10)]
     bandwidths: Annotated[dict[_Text, _Rate], Field(max_length=10)]
     how: Annotated[dict[_Text, _Text], Field(max_length=10)] = Field(default={})
+
+    @property
+    def where(self) -> str:
+        """`GPU`, or `2 threads`."""
+        return counted(self.threads, "thread") if self.threads else "GPU"
 
 
 def processors(

@@ -13,8 +13,7 @@ import pytest
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.recipe.find import target
 from reprokit.results import lines
-from reprokit.results.reproduction import NAMES
-from reprokit.smoke.reproduce import _actions, _state
+from reprokit.smoke.reproduce import NAMES, _actions, _state
 from tests.support.records import RECORD
 
 PLAIN = """

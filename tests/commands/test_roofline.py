@@ -47,10 +47,10 @@ def locked(recipe, monkeypatch):
         return [MeasuredPeaks(threads=n, peaks={"float32": n}, bandwidths={}) for n in threads]
 
     monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, {"Id": "sha256:1"})))
-    monkeypatch.setattr("reprokit.bench.container.gpus_for", lambda *_: "none")
-    monkeypatch.setattr("reprokit.bench.container.container_of_run", lambda *_: nullcontext("c"))
-    monkeypatch.setattr("reprokit.bench.container.machine_lock", lock)
-    monkeypatch.setattr("reprokit.bench.hardware.probe", lambda ask: Hardware("EPYC", 2))
+    monkeypatch.setattr("reprokit.profiling.roofline.gpus_for", lambda *_: "none")
+    monkeypatch.setattr("reprokit.profiling.roofline.container_of_run", lambda *_: nullcontext("c"))
+    monkeypatch.setattr("reprokit.profiling.roofline.machine_lock", lock)
+    monkeypatch.setattr("reprokit.profiling.roofline.probe", lambda ask: Hardware("EPYC", 2))
     monkeypatch.setattr("reprokit.profiling.peaks.processors", measured)
     return locks
 

@@ -27,7 +27,7 @@ OTHERS = {
         bench/checkout.py bench/container.py bundle/inputs.py bundle/inputs_import.py container/log.py explain/last.py
         filelocks.py helper/container.py image/base/stage.py image/entries.py image/record.py nodes/delivery.py
         nodes/remote_staging.py nodes/spool.py nodes/ssh.py oci/blob_folder.py paths.py profiling/peaks.py
-        results/reproduction.py supply/fetch/download.py supply/fetch/partial.py supply/fetch/pool.py supply/guard.py
+        smoke/reproduce.py supply/fetch/download.py supply/fetch/partial.py supply/fetch/pool.py supply/guard.py
         supply/kinds/apt/deb.py supply/kinds/conda/archive.py supply/kinds/conda/environment.py
         supply/kinds/git/archive.py supply/kinds/git/fetch.py supply/kinds/git/indexing.py supply/kinds/git/store.py
         supply/kinds/wheels/uv.py supply/serve/site.py supply/store.py supply/upkeep/collect.py

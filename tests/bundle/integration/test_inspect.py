@@ -8,7 +8,7 @@ import pytest
 
 from reprokit import completion
 from reprokit.bundle.layers import instructions
-from reprokit.commands._bundle import _print as show
+from reprokit.commands.show import _print_bundle as show
 from tests.support.images import tar_of
 from tests.support.made import Made
 

@@ -7,7 +7,7 @@ import pytest
 from reprokit.errors import Absent, EngineError, SourceError, UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
-from reprokit.results.reproduction import NAMES, Journal, ReproductionStep, as_table, attempt, blocked, exit_code
+from reprokit.smoke.reproduce import NAMES, Journal, ReproductionStep, as_table, attempt, blocked, exit_code
 
 
 def step(name: str, status: str = "done", code: int = 0) -> ReproductionStep:
