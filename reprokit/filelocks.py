@@ -1,7 +1,4 @@
-"""Locks between processes, by `flock`: the kernel releases one when its process ends.
-
-The library filelock has no shared locks of this kind, and opens lock files by itself.
-"""
+"""Locks between processes, by `flock`: the kernel releases one when its process ends."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Tables on standard output. They fit the terminal, and no cell is cut. A file or a pipe gets them unfolded."""
+"""Tables on standard output, by rich. They fit the terminal, and no cell is cut; a pipe gets them unfolded."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ from reprokit.untrusted.text import console, echo, escaped
 
 Row = Sequence[str]
 _GAP = 2
-_FOLDED = 24  # longer words may be folded, such as paths
 _NO_TERMINAL = 1 << 16
 
 
@@ -39,32 +38,29 @@ def width(otherwise: int = _NO_TERMINAL) -> int:
 
 
 def table(columns: Row, rows: Iterable[Row], keys: int = 1, words: Collection[int] | None = None) -> None:
-    """Print a table. The first `keys` columns identify a row.
+    """Print a table. The first `keys` columns identify a row and are never folded.
 
-    `words` are the columns of words, by default all: they are left-aligned, and fold if the terminal is narrow.
-    Where that is not enough, columns of numbers continue in a table below, and rows of words become paragraphs.
+    `words` are the columns of words, by default all: they are left-aligned. Other cells fold between words if the
+    terminal is narrow. If the longest words do not fit beside each other, each row becomes a paragraph.
     """
-    found = [tuple(escaped(text, lines=True) for text in row) for row in rows]
-    texts = range(len(columns)) if words is None else words
-    natural = [max(_widest(text, "\n") for text in column) for column in zip(columns, *found, strict=True)]
-    folded = [
-        max(_widest(header), *(min(_FOLDED, _widest(row[i])) for row in found), 1) for i, header in enumerate(columns)
-    ]
-    least = [min(natural[i], folded[i]) if i in texts and i >= keys else natural[i] for i in range(len(columns))]
-    if _total(least) > width():
-        least = [min(least[i], folded[i]) if i in texts else least[i] for i in range(len(columns))]
-    parts = list(_parts(least, keys))
-    too_wide = any(_total([least[i] for i in part]) > width() for part in parts)
-    if too_wide or (len(parts) > 1 and len(texts) == len(columns)):
-        for number, row in enumerate(found):
-            if number:
-                echo()
-            pairs([(header, text) for header, text in zip(columns, row, strict=True) if text])
+    from rich.table import Table
+
+    cells = [tuple(escaped(text, lines=True) for text in row) for row in rows]
+    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for number, header in enumerate(columns):
+        left = words is None or number in words
+        shown.add_column(header, overflow="fold", no_wrap=number < keys, justify="left" if left else "right")
+    for row in cells:
+        shown.add_row(*row)
+    screen = _screen()
+    least = screen.measure(shown, options=screen.options.update_width(_NO_TERMINAL)).minimum
+    if least <= width():
+        screen.print(shown, crop=False)
         return
-    for number, part in enumerate(parts):
+    for number, row in enumerate(cells):
         if number:
             echo()
-        _print(part, columns, found, texts, _shared(part, least, natural))
+        pairs([(header, text) for header, text in zip(columns, row, strict=True) if text])
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> None:
@@ -122,48 +118,3 @@ def _screen() -> Any:
 
 def _common(lists: Sequence[Sequence[str]]) -> list[str]:
     return [item for item in lists[0] if all(item in each for each in lists)]
-
-
-def _widest(text: str, separator: str | None = None) -> int:
-    """The columns of the widest line, or of the widest word."""
-    from rich.cells import cell_len
-
-    return max((cell_len(part) for part in text.split(separator)), default=0)
-
-
-def _total(widths: Sequence[int]) -> int:
-    return sum(widths) + _GAP * (len(widths) - 1)
-
-
-def _parts(least: Sequence[int], keys: int) -> Iterator[list[int]]:
-    """The columns of each table: the keys, and as many others as fit beside them."""
-    part = list(range(keys))
-    for i in range(keys, len(least)):
-        if len(part) > keys and _total([least[j] for j in (*part, i)]) > width():
-            yield part
-            part = list(range(keys))
-        part.append(i)
-    yield part
-
-
-def _shared(part: Sequence[int], least: Sequence[int], natural: Sequence[int]) -> list[int]:
-    """The width of each column: what the terminal has beyond the least goes to those that need the least more."""
-    found = {i: least[i] for i in part}
-    left = width() - _total(list(found.values()))
-    needy = sorted((i for i in part if natural[i] > least[i]), key=lambda i: natural[i] - least[i])
-    for number, i in enumerate(needy):
-        more = min(natural[i] - least[i], max(left, 0) // (len(needy) - number))
-        found[i] += more
-        left -= more
-    return [found[i] for i in part]
-
-
-def _print(part: Sequence[int], columns: Row, rows: Sequence[Row], words: Collection[int], widths: list[int]) -> None:
-    from rich.table import Table
-
-    shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-    for i, own in zip(part, widths, strict=True):
-        shown.add_column(columns[i], width=own, overflow="fold", justify="left" if i in words else "right")
-    for row in rows:
-        shown.add_row(*(row[i] for i in part))
-    _screen().print(shown, crop=False)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from reprokit.commands import _options as options
+from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo
 
 if TYPE_CHECKING:
@@ -32,7 +32,10 @@ def config(
     mirrors = Mirrors(store)
     found = lines(mirrors)
     if not check:
-        dump([*map(_as_json, found)]) if json else _table([(each.kind, each.shown, each.source) for each in found])
+        if json:
+            dump([*map(_as_json, found)])
+        else:
+            table(("kind", "value", "source"), [(each.kind, each.shown, each.source) for each in found])
         return
 
     from reprokit.supply.fetch.http import Client
@@ -44,7 +47,8 @@ def config(
         measured = [{"latency_s": a.latency_s, "rate": a.rate, "error": a.error or None} for a in answers]
         dump([_as_json(answer.line) | numbers for answer, numbers in zip(answers, measured, strict=True)])
     else:
-        _table([(answer.line.kind, answer.line.shown, answer.in_words) for answer in answers])
+        rows = [(answer.line.kind, answer.line.shown, answer.in_words) for answer in answers]
+        table(("kind", "value", "answer"), rows)
     if silent := silent_kinds(answers):
         raise SourceError(
             f"no mirror of {', '.join(silent)} answers", hint="`reprokit config` shows where each comes from"
@@ -67,9 +71,3 @@ def _init() -> None:
 
 def _as_json(line: Line) -> dict[str, Any]:
     return {"kind": line.kind, "archive": line.archive or None, "value": line.redacted, "source": line.source}
-
-
-def _table(rows: Sequence[tuple[str, str, str]]) -> None:
-    widths = [max((len(row[column]) for row in rows), default=0) for column in (0, 1)]
-    for kind, value, source in rows:
-        echo(f"{kind:{widths[0]}}  {value:{widths[1]}}  {source}".rstrip())

@@ -11,7 +11,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.formatting import counted
-from reprokit.tables import pairs, table, width
+from reprokit.tables import pairs, table
 from reprokit.untrusted.text import dump, echo, escaped
 
 
@@ -51,13 +51,8 @@ def ps(
 
 
 def _show(found: list[dict[str, Any]]) -> None:
-    """One line a container: columns that a narrow terminal has no room for are left out, the last first."""
-    columns = ["name", "state", "checkout", "created"]
     rows = [(r["name"], _state(r), "here" if r["here"] else "another", _age(r["created"])) for r in found]
-    widths = [max(map(len, column)) for column in zip(columns, *rows, strict=True)]
-    while len(columns) > 2 and sum(widths[: len(columns)]) + 2 * (len(columns) - 1) > width():
-        columns.pop()
-    table(columns, [row[: len(columns)] for row in rows])
+    table(("name", "state", "checkout", "created"), rows)
 
 
 def _show_details(found: list[dict[str, Any]]) -> None:

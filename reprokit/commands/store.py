@@ -11,6 +11,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.display import notify, progress
+from reprokit.tables import table
 from reprokit.untrusted.text import dump, echo, paged
 
 if TYPE_CHECKING:
@@ -175,11 +176,12 @@ def _print_rows(rows: Sequence[StoreRow]) -> None:
     from reprokit.formatting import size
     from reprokit.supply.upkeep.names import totals
 
-    width = max((len(row.name) for row in rows), default=0)
-    for row in rows:
-        locks = ", ".join(row.locks) or "no lock"
-        amount = size(row.size) if row.here else "missing"
-        echo(f"{row.kind:<7} {row.name:<{width}} {amount:>8}  {row.key[:12]}  {locks}")
+    cells = [
+        (row.kind, row.name, size(row.size) if row.here else "missing", row.key[:12], ", ".join(row.locks) or "no lock")
+        for row in rows
+    ]
+    if cells:
+        table(("kind", "name", "size", "key", "locks"), cells, words=(0, 1, 3, 4))
     for kind, (count, total) in totals(rows).items():
         notify(f"{kind}: {count}, {size(total)}")
     if missing := sum(not row.here for row in rows):

@@ -23,11 +23,11 @@ def store(call, tmp_path: Path) -> Store:
 
 
 def test_ls_names_what_locks_name_and_what_is_missing(call, error, store, recipe):
-    lines = [line.split() for line in call("store", "ls").stdout.splitlines()]
+    _, *lines = [line.split() for line in call("store", "ls").stdout.splitlines()]
     assert lines[0] == ["files", "a.bin", "5", "B", plain(b"named").sha256[:12], "mine:cpu"]
     assert lines[1] == ["unnamed", "5", "B", plain(b"other").sha256[:12], "no", "lock"]
     result = call("store", "ls", "mine")
-    assert [line.split()[1:3] for line in result.stdout.splitlines()] == [["a.bin", "5"], ["b.bin", "missing"]]
+    assert [line.split()[1:3] for line in result.stdout.splitlines()[1:]] == [["a.bin", "5"], ["b.bin", "missing"]]
     assert "files: 1, 5 B" in result.stderr and "missing: 1; `reprokit fetch`" in result.stderr
     rows = json.loads(call("store", "ls", "mine:cpu", "--json").stdout)
     assert [(row["name"], row["here"]) for row in rows] == [("a.bin", True), ("b.bin", False)]
