@@ -16,7 +16,7 @@ from typer.main import get_command
 
 from reprokit import __version__, interrupts
 from reprokit.errors import EngineError, ReprokitError
-from reprokit.untrusted.text import document, echo, escaped
+from reprokit.untrusted.terminal import document, echo, escaped
 from reprokit.verbs import CONTINUED, VerbGroup
 
 # Verbs whose own failures do not replace the one that `explain --last` shows.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from reprokit.errors import UsageError
-from reprokit.untrusted.text import confirm
+from reprokit.untrusted.terminal import confirm
 
 
 def require(what: str, option: str, given: bool, where: str = "") -> None:

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 from reprokit.formatting import clock, size
 from reprokit.redact import redact
-from reprokit.untrusted.text import console, echo
+from reprokit.untrusted.terminal import console, echo
 
 if TYPE_CHECKING:
     from rich.live import Live

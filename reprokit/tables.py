@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reprokit.untrusted.text import console, echo, escaped
+from reprokit.untrusted.terminal import console, echo, escaped
 
 Row = Sequence[str]
 _GAP = 2

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from reprokit.tables import table
-from reprokit.untrusted.text import document, dump
+from reprokit.untrusted.terminal import document, dump
 
 if TYPE_CHECKING:
     from reprokit.recipe.blocks import BlockSpec

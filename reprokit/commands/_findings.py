@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprokit.formatting import counted
 from reprokit.tables import paragraph
-from reprokit.untrusted.text import echo_labelled
+from reprokit.untrusted.terminal import echo_labelled
 
 if TYPE_CHECKING:
     from reprokit.compat.facts import Facts

@@ -11,7 +11,7 @@ import typer
 from reprokit.commands import _options as options
 from reprokit.display import notify
 from reprokit.errors import UsageError
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.compat.peaks import DevicePeaks

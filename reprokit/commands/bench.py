@@ -16,7 +16,7 @@ from reprokit.recipe import find
 from reprokit.results import lines
 from reprokit.results.tables import of_run
 from reprokit.tables import show_tables
-from reprokit.untrusted.text import dump
+from reprokit.untrusted.terminal import dump
 
 
 def bench(

@@ -11,7 +11,7 @@ from reprokit.commands import _options as options
 from reprokit.commands._findings import as_json as finding_as_json
 from reprokit.commands._findings import show, summary
 from reprokit.errors import UsageError
-from reprokit.untrusted.text import dump, echo, paged
+from reprokit.untrusted.terminal import dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.compat.facts import Facts

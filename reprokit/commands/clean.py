@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reprokit.commands import _options as options
 from reprokit.display import notify
 from reprokit.tables import table
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine

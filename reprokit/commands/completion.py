@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from reprokit.untrusted.text import document
+from reprokit.untrusted.terminal import document
 
 # Prints the words that may follow $1, a line each, with a tab before their help.
 _WORDS = (

@@ -10,7 +10,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.display import notify
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.bundle.layer_filter import FilterReport

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from reprokit.commands import _options as options
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 
 def fetch(

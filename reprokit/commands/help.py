@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from reprokit.untrusted.text import console, document, paged
+from reprokit.untrusted.terminal import console, document, paged
 
 
 def _pages() -> dict[str, Path]:

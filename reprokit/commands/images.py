@@ -11,7 +11,7 @@ import typer
 from reprokit.commands import _options as options
 from reprokit.formatting import counted
 from reprokit.tables import table
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.engine import Engine

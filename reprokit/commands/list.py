@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from reprokit.commands import _options as options
 from reprokit.tables import table
-from reprokit.untrusted.text import dump, echo, paged
+from reprokit.untrusted.terminal import dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Recipe

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from reprokit.commands import _options as options
-from reprokit.untrusted.text import Output
+from reprokit.untrusted.terminal import Output
 
 
 def logs(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from reprokit.commands import _options as options
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.terminal import echo
 
 if TYPE_CHECKING:
     from reprokit.importing.recipe_of import ImportedRecipe

@@ -10,7 +10,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.formatting import counted
-from reprokit.untrusted.text import dump
+from reprokit.untrusted.terminal import dump
 
 if TYPE_CHECKING:
     from reprokit.nodes.survey import NodeAnswer

@@ -7,7 +7,7 @@ import typer
 from reprokit.commands import _options as options
 from reprokit.container import parse
 from reprokit.container.settings import RunOptions
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.terminal import echo
 
 
 def notebook(

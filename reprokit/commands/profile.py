@@ -12,7 +12,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.container.settings import RunOptions
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.container.attach import Command
@@ -107,7 +107,7 @@ def _remove_empty(*folders: Path) -> None:
 def _beside(engine: Engine, container: str, command: Command) -> int:
     """Run with the command's output on standard error: standard output is for JSON."""
     from reprokit.container.execute import execute
-    from reprokit.untrusted.text import Output
+    from reprokit.untrusted.terminal import Output
 
     shown = Output(2)
     return execute(

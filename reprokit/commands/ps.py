@@ -12,7 +12,7 @@ from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.formatting import counted
 from reprokit.tables import pairs, table
-from reprokit.untrusted.text import dump, echo, escaped
+from reprokit.untrusted.terminal import dump, echo, escaped
 
 
 def ps(

@@ -6,7 +6,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.terminal import echo
 
 
 def pull(

@@ -6,7 +6,7 @@ import typer
 
 from reprokit import completion
 from reprokit.display import notify
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.terminal import echo
 
 
 def push(

@@ -10,7 +10,7 @@ import typer
 
 from reprokit import completion
 from reprokit.commands import _options as options
-from reprokit.untrusted.text import document, dump, echo
+from reprokit.untrusted.terminal import document, dump, echo
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from reprokit.commands import _options as options
 from reprokit.errors import UsageError
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.terminal import echo
 
 
 def report(

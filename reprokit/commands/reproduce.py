@@ -10,7 +10,7 @@ import typer
 
 from reprokit.commands import _options as options
 from reprokit.tables import show_tables
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 
 def reproduce(

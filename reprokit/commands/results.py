@@ -14,7 +14,7 @@ from reprokit.bench.records import groups_here, groups_of, of, records_of, resul
 from reprokit.commands import _options as options
 from reprokit.commands._roofline import roofline
 from reprokit.errors import UsageError
-from reprokit.untrusted.text import document, dump, echo, paged
+from reprokit.untrusted.terminal import document, dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.tables import ReportTable

@@ -11,7 +11,7 @@ import typer
 from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.tables import pairs
-from reprokit.untrusted.text import console, dump, echo, paged
+from reprokit.untrusted.terminal import console, dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.bundle.read import Bundle

@@ -14,7 +14,7 @@ from reprokit.recipe import find
 from reprokit.smoke import result
 from reprokit.smoke.result import TrialResult, junit_report
 from reprokit.smoke.run import trials
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 
 def smoke(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from reprokit.commands import _options as options
-from reprokit.untrusted.text import echo
+from reprokit.untrusted.terminal import echo
 
 
 def stop(container: options.ContainerNames, on: options.On = None) -> None:

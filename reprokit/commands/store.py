@@ -12,7 +12,7 @@ from reprokit import completion
 from reprokit.commands import _options as options
 from reprokit.display import notify, progress
 from reprokit.tables import table
-from reprokit.untrusted.text import dump, echo, paged
+from reprokit.untrusted.terminal import dump, echo, paged
 
 if TYPE_CHECKING:
     from reprokit.supply.upkeep.collect import Plan

@@ -20,7 +20,7 @@ from reprokit.results import lines
 from reprokit.sweep import file as sweep_file
 from reprokit.sweep import plan as planning
 from reprokit.tables import table
-from reprokit.untrusted.text import dump, echo
+from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

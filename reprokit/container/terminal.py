@@ -23,7 +23,7 @@ from reprokit.explain.last import OutputRecording, keep
 from reprokit.explain.remedy import Subject
 from reprokit.recipe.find import Target
 from reprokit.redact import masking
-from reprokit.untrusted.text import Output
+from reprokit.untrusted.terminal import Output
 
 # A command has no terminal for some milliseconds after its start, and the engine refuses to set its size.
 _RESIZE_TRIES = 50

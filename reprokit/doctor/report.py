@@ -15,7 +15,7 @@ from reprokit.config import Configuration
 from reprokit.doctor.examined import Examined, NotAsked, texts
 from reprokit.doctor.shell import Reported
 from reprokit.redact import environment_secrets, redact
-from reprokit.untrusted.text import escaped
+from reprokit.untrusted.terminal import escaped
 
 _LEAST_SECRET = 6  # characters
 _URL_HOST = re.compile(r"(?<=://)(?!localhost\b|127\.|\[::1\])[^/\s:?#'\"`)]+")

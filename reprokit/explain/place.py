@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from os.path import commonprefix
 
 from reprokit.explain.blocks import LogBlock
-from reprokit.untrusted.text import escaped
+from reprokit.untrusted.terminal import escaped
 
 # Lines are examined up to this length around the text that made them suspicious.
 LONGEST = 4096

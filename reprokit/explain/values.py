@@ -9,7 +9,7 @@ import subprocess
 from reprokit.compat.distributions import bundled_distributions
 from reprokit.compat.facts import bundled
 from reprokit.compat.version import key
-from reprokit.untrusted.text import escaped
+from reprokit.untrusted.terminal import escaped
 
 _LONGEST = 1000
 _SHOWN = 300

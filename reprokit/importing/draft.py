@@ -17,7 +17,7 @@ from reprokit.importing.edits import comment, text_of
 from reprokit.importing.torch_build import TorchBuild, torch_block, torch_build
 from reprokit.recipe.fields import HttpUrl
 from reprokit.recipe.pin_names import NOT_ON_PYPI, PACKAGES, PIN_NAMES
-from reprokit.untrusted.text import escaped
+from reprokit.untrusted.terminal import escaped
 
 _LONGEST = 200
 _MOST_OVERRULED = 4

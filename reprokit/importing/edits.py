@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from reprokit.errors import UsageError
-from reprokit.untrusted.text import escaped
+from reprokit.untrusted.terminal import escaped
 
 _LONGEST = 200
 

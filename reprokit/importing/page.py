@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from reprokit.importing.decision import Choice
 from reprokit.importing.recipe_of import ImportedRecipe
 from reprokit.importing.repair import Round
-from reprokit.untrusted.text import markdown
+from reprokit.untrusted.terminal import markdown
 
 _MOST = 400
 

@@ -23,7 +23,7 @@ from reprokit.importing.model import SourceFile, Statement, Statements
 from reprokit.importing.readers import READERS
 from reprokit.importing.requirement_lines import requirement_statements
 from reprokit.recipe.fields import LONGEST_REQUIREMENT, MOST_PARENTHESES
-from reprokit.untrusted.text import Output
+from reprokit.untrusted.terminal import Output
 
 MEMORY = 512 << 20
 SECONDS = 4.0  # of processor time for one file: 5000 requirements take 1 to 2

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from reprokit.tables import ReportTable
-from reprokit.untrusted.text import escaped, markdown
+from reprokit.untrusted.terminal import escaped, markdown
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",

@@ -28,7 +28,7 @@ from reprokit.results.history import HistoryLine
 from reprokit.results.likeness import Group
 from reprokit.results.roofline import RooflinePoint
 from reprokit.results.tables import number, shown
-from reprokit.untrusted.text import escaped
+from reprokit.untrusted.terminal import escaped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

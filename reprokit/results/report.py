@@ -27,7 +27,7 @@ from reprokit.results.roofline import is_constant
 from reprokit.results.tables import TABLE, commit_of, conditions, sections, summary
 from reprokit.supply.lock.model import VariantLock
 from reprokit.tables import ReportTable
-from reprokit.untrusted.text import escaped, markdown
+from reprokit.untrusted.terminal import escaped, markdown
 
 # A plot takes a fifth of a second and 30 KB.
 _MOST_PLOTS = 12

@@ -24,7 +24,7 @@ from reprokit.results.claims import judge
 from reprokit.results.formats import as_csv, as_markdown
 from reprokit.results.likeness import Group, groups
 from reprokit.results.tables import ReportTable
-from reprokit.untrusted.text import dump
+from reprokit.untrusted.terminal import dump
 from tests.support.records import RECORD
 
 MANY = 150

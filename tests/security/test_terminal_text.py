@@ -19,7 +19,7 @@ from rich.text import Text
 
 from reprokit.__main__ import main
 from reprokit.explain.last import HALF, OutputRecording, keep, log_path
-from reprokit.untrusted.text import Output, console, document, dump, echo, escaped
+from reprokit.untrusted.terminal import Output, console, document, dump, echo, escaped
 from tests.support.paths import ROOT
 
 # Clears the screen, sets the title, C1's CSI, reverses the reading order, hides, overwrites, is half a character.

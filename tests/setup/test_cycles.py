@@ -27,13 +27,13 @@ def prints(path: Path) -> bool:
     """Whether a module imports what prints."""
     imports = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
     names = {(node.module, name.name) for node in imports for name in node.names}
-    printers = {("reprokit.untrusted.text", name) for name in PRINTERS}
-    return not names.isdisjoint({*printers, ("reprokit.untrusted", "text")})
+    printers = {("reprokit.untrusted.terminal", name) for name in PRINTERS}
+    return not names.isdisjoint({*printers, ("reprokit.untrusted", "terminal")})
 
 
 def test_only_verbs_and_displays_print(tmp_path: Path):
     printing = {path.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py") if prints(path)}
     assert {str(path) for path in printing if path.parts[0] != "commands"} == PRINTING
-    for line in ("from reprokit.untrusted.text import echo", "from reprokit.untrusted import text"):
+    for line in ("from reprokit.untrusted.terminal import echo", "from reprokit.untrusted import terminal"):
         (tmp_path / "module.py").write_text(f"def f():\n    {line}\n")
         assert prints(tmp_path / "module.py")

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from reprokit.untrusted.limits import CONDA_BYTES, CONDA_SECONDS
-from reprokit.untrusted.text import Output
+from reprokit.untrusted.terminal import Output
 
 if TYPE_CHECKING:
     from rattler import Gateway, GenericVirtualPackage, RepoDataRecord
