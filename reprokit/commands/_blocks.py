@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def list_blocks(as_json: bool) -> None:
     """List the blocks that recipes can use, also the user's own."""
-    found = known_blocks()
+    blocks = known_blocks()
     if as_json:
-        dump([{**spec.model_dump(), "file": file} for spec, file in found.values()])
+        dump([{**spec.model_dump(), "file": file} for spec, file in blocks.values()])
         return
-    rows = [(spec.name, spec.does, ", ".join(spec.after), file or "bundled") for spec, file in found.values()]
+    rows = [(spec.name, spec.does, ", ".join(spec.after), file or "bundled") for spec, file in blocks.values()]
     table(("block", "what it does", "comes after", "file"), rows)
 
 
@@ -35,11 +35,11 @@ def known_blocks() -> dict[str, tuple[BlockSpec, str]]:
     from reprokit import paths
     from reprokit.recipe.blocks import block_names, block_spec, own_block, own_block_files
 
-    found = {name: (block_spec(name), "") for name in block_names()}
+    blocks = {name: (block_spec(name), "") for name in block_names()}
     for path in own_block_files(paths.recipe_dirs()).values():
         block = own_block(path)
-        found[block.spec.name] = (block.spec, str(path))
-    return dict(sorted(found.items()))
+        blocks[block.spec.name] = (block.spec, str(path))
+    return dict(sorted(blocks.items()))
 
 
 def block_text(spec: BlockSpec) -> str:

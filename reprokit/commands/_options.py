@@ -177,10 +177,10 @@ def mounts(volumes: Sequence[str], on: str | None = None) -> tuple[BindMount, ..
 
 def variables_of(env_files: Sequence[Path]) -> dict[str, str]:
     """The variables of `--env-file`; the last file wins. Raises UsageError."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for file in env_files:
-        found |= parse.environment_file(file, os.environ)
-    return found
+        variables |= parse.environment_file(file, os.environ)
+    return variables
 
 
 def container_command(

@@ -117,15 +117,15 @@ def _repository(text: str) -> str:
 
     if not text:
         return ""
-    if (found := parse(text)).named != found.repository or found.digest:
-        raise UsageError(f"{text} has a tag: each step has one of its own", hint=found.repository)
-    return found.repository
+    if (reference := parse(text)).named != reference.repository or reference.digest:
+        raise UsageError(f"{text} has a tag: each step has one of its own", hint=reference.repository)
+    return reference.repository
 
 
-def _print_undeclared(target: Target, asked: Sequence[str]) -> None:
-    if not asked:
+def _print_undeclared(target: Target, downloads: Sequence[str]) -> None:
+    if not downloads:
         echo(f"{target.label} downloads nothing that its lock does not name")
         return
     echo(f"{target.label} downloads these, which its recipe does not declare:")
-    for line in asked:
+    for line in downloads:
         echo(f"  {line}")

@@ -78,7 +78,7 @@ class CheckResult(NamedTuple):
 
 def as_json(facts: Facts, results: list[CheckResult]) -> dict[str, Any]:
     """`{"ok", "findings"}`; findings of recipes also name their `recipe`."""
-    found = [
+    findings = [
         {
             **({"recipe": result.label} if result.label else {}),
             **({} if result.counts else {"historic": True}),
@@ -87,7 +87,7 @@ def as_json(facts: Facts, results: list[CheckResult]) -> dict[str, Any]:
         for result in results
         for f in result.findings
     ]
-    return {"ok": all(result.ok for result in results), "findings": found}
+    return {"ok": all(result.ok for result in results), "findings": findings}
 
 
 def _about_this_host(finding: Finding) -> Finding:
@@ -137,11 +137,11 @@ def _recipes(names: list[str], every: bool, machine: RequestedMachine) -> list[t
 
     host = KnownHost(memory.memory_bytes(), disk.free_bytes(disk.ENGINE_ROOT))
     named = {t.label for name in names if split(name)[1] for t in targets(name)}
-    found = [t for name in names for t in targets(name)] if names else current_targets(default_names(every))
-    if not found:
+    checked = [t for name in names for t in targets(name)] if names else current_targets(default_names(every))
+    if not checked:
         raise UsageError("no recipes found", hint="write one with `reprokit new NAME`, or check pins with --pins")
     stacks = []
-    for target in found:
+    for target in checked:
         resolved, faults = _read(target)
         counts = not target.variant.historic or target.label in named
         stacks.append((target.label, counts, machine.stack_of(target, host, resolved), faults))

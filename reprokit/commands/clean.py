@@ -47,27 +47,27 @@ def clean(
     from reprokit.supply.store import Store
 
     engine = Engine.connect()
-    found = _leftovers(engine)
-    total = sum(each.size for each in found)
-    gone: list[_Leftover] = []
-    if found and not as_json:
-        table(("kind", "name", "size", "why"), [(e.kind, e.name, size(e.size), e.why) for e in found])
-    if found and not dry_run:
-        consent.require(f"{len(found)} leftovers are removed for good, {size(total)}", "--yes", yes)
+    leftovers = _leftovers(engine)
+    total = sum(each.size for each in leftovers)
+    removed: list[_Leftover] = []
+    if leftovers and not as_json:
+        table(("kind", "name", "size", "why"), [(e.kind, e.name, size(e.size), e.why) for e in leftovers])
+    if leftovers and not dry_run:
+        consent.require(f"{len(leftovers)} leftovers are removed for good, {size(total)}", "--yes", yes)
         with Store().alone():
             # Meanwhile a build may have finished, or a container started.
-            shown = {(each.kind, each.id) for each in found}
-            gone = [each for each in _leftovers(engine) if (each.kind, each.id) in shown and each.remove()]
+            shown = {(each.kind, each.id) for each in leftovers}
+            removed = [each for each in _leftovers(engine) if (each.kind, each.id) in shown and each.remove()]
     if as_json:
-        dump({"removed": [each.shown for each in gone], "leftovers": [each.shown for each in found]})
+        dump({"removed": [each.shown for each in removed], "leftovers": [each.shown for each in leftovers]})
         return
-    kept = len(found) - len(gone)
-    if not found:
+    kept = len(leftovers) - len(removed)
+    if not leftovers:
         echo("nothing to remove")
     elif dry_run:
-        echo(f"would be removed: {len(found)}, {size(total)}")
+        echo(f"would be removed: {len(leftovers)}, {size(total)}")
     else:
-        echo(f"removed: {len(gone)}, {size(sum(each.size for each in gone))}")
+        echo(f"removed: {len(removed)}, {size(sum(each.size for each in removed))}")
         if kept:
             notify(f"kept, in use or changed meanwhile: {kept}")
 

@@ -30,19 +30,19 @@ def config(
         return
     store = Store()
     mirrors = Mirrors(store)
-    found = lines(mirrors)
+    in_force = lines(mirrors)
     if not check:
         if json:
-            dump([*map(_as_json, found)])
+            dump([*map(_as_json, in_force)])
         else:
-            table(("kind", "value", "source"), [(each.kind, each.shown, each.source) for each in found])
+            table(("kind", "value", "source"), [(each.kind, each.shown, each.source) for each in in_force])
         return
 
     from reprokit.supply.fetch.http import Client
     from reprokit.supply.mirrors.effective import ask_each, silent_kinds
 
     with Client(mirrors.settings) as client:
-        answers = ask_each([line for line in found if line.kind not in WAYS and line.source != PUBLIC], client)
+        answers = ask_each([line for line in in_force if line.kind not in WAYS and line.source != PUBLIC], client)
     if json:
         measured = [{"latency_s": a.latency_s, "rate": a.rate, "error": a.error or None} for a in answers]
         dump([_as_json(answer.line) | numbers for answer, numbers in zip(answers, measured, strict=True)])

@@ -40,17 +40,17 @@ def diff(
 
     kinds = {"lock" if each.endswith(SUFFIX) else "bundle" if _is_bundle(each) else "image" for each in (before, after)}
     if kinds == {"bundle"}:
-        found = _bundles(Path(before), Path(after))
+        comparisons = _bundles(Path(before), Path(after))
     elif "lock" in kinds:
-        found = [_locks(before, after)]
+        comparisons = [_locks(before, after)]
     else:
-        found = [_images(before, after)]
+        comparisons = [_images(before, after)]
     if as_json:
-        dump(found)
+        dump(comparisons)
     else:
-        for each in found:
+        for each in comparisons:
             _print(each)
-    if any(not each["same"] for each in found):
+    if any(not each["same"] for each in comparisons):
         raise typer.Exit(1)
 
 
@@ -90,10 +90,10 @@ def _images(before: str, after: str) -> dict[str, Any]:
                 return stack.enter_context(image_in_bundle(Path(text), other))
             return ImageInEngine.of(engine, image_name(target(text)) if is_recipe(text) else text)
 
-        found = compare_images(of(before, after), of(after, before))
+        compared = compare_images(of(before, after), of(after, before))
     # As in `verify`: no container sees times and names of owners, and engines write them in other ways.
-    same, verdict = found.verdict != "differs", found.verdict
-    return {**asdict(found), "image": f"{before} -> {after}", "same": same, "verdict": verdict}
+    same, verdict = compared.verdict != "differs", compared.verdict
+    return {**asdict(compared), "image": f"{before} -> {after}", "same": same, "verdict": verdict}
 
 
 def _bundles(before: Path, after: Path) -> list[dict[str, Any]]:
@@ -123,9 +123,9 @@ def _of(
 
     from reprokit.bundle.compare import compare
 
-    found = compare(one, other, left, right)
-    files = _files(one, other, left, right, verified) if left and right and (found.removed or found.added) else []
-    return {"image": name, "same": found.same, **asdict(found), "layers": files}
+    compared = compare(one, other, left, right)
+    files = _files(one, other, left, right, verified) if left and right and (compared.removed or compared.added) else []
+    return {"image": name, "same": compared.same, **asdict(compared), "layers": files}
 
 
 def _files(one: Bundle, other: Bundle, left: Image, right: Image, verified: _Verified) -> list[dict[str, Any]]:
@@ -137,27 +137,29 @@ def _files(one: Bundle, other: Bundle, left: Image, right: Image, verified: _Ver
 
     if not all(layer.blob for image in (left, right) for layer in image.layers):
         return []
-    found = compare_images(ImageInBundle(verified(one), left), ImageInBundle(verified(other), right))
-    return [asdict(layer) for layer in found.layers]
+    compared = compare_images(ImageInBundle(verified(one), left), ImageInBundle(verified(other), right))
+    return [asdict(layer) for layer in compared.layers]
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(comparison: dict[str, Any]) -> None:
     from reprokit.formatting import size
     from reprokit.verify.shown import layer_lines
 
-    same = "the same files, other times or names of owners" if found.get("verdict") == "other times" else "the same"
-    echo(f"{found.get('image') or found['lock']}: {same if found['same'] else 'differs'}")
-    before, after = found.get("size", (0, 0))
+    same = (
+        "the same files, other times or names of owners" if comparison.get("verdict") == "other times" else "the same"
+    )
+    echo(f"{comparison.get('image') or comparison['lock']}: {same if comparison['same'] else 'differs'}")
+    before, after = comparison.get("size", (0, 0))
     if before != after:
         echo(f"  unpacked {size(before)} -> {size(after)}")
-    for sign, layers in (("-", found.get("removed", ())), ("+", found.get("added", ()))):
+    for sign, layers in (("-", comparison.get("removed", ())), ("+", comparison.get("added", ()))):
         for layer in layers:
             amount = "excluded" if layer["packed"] is None else size(layer["packed"])
             echo(f"  {sign} layer {layer['diff_id'][7:19]} {amount:>9}  {layer['instruction'][:70]}".rstrip())
-    for line in layer_lines(found.get("layers", ())):
+    for line in layer_lines(comparison.get("layers", ())):
         echo(f"  {line}")
     for kind in ("pins", "settings", "packages", "changes"):
-        for name, old, new in found.get(kind, ()):
+        for name, old, new in comparison.get(kind, ()):
             echo(f"  {'' if kind == 'changes' else kind.removesuffix('s')} {name}: {old or 'none'} -> {new or 'none'}")
-    if found.get("unknown"):
-        echo(f"  packages of {found['unknown']} layers are unknown: both bundles exclude them")
+    if comparison.get("unknown"):
+        echo(f"  packages of {comparison['unknown']} layers are unknown: both bundles exclude them")

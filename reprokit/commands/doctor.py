@@ -47,28 +47,28 @@ def doctor(
         raise UsageError("--fix --json cannot ask", hint="add --yes")
     target = find.target(name) if name else None
     with ExitStack() as stack:
-        found, host = _examine(stack, on, target)
-        fixes = list(dict.fromkeys(f.fix for f in found if f.fix)) if fix and host else []
+        findings, host = _examine(stack, on, target)
+        fixes = list(dict.fromkeys(f.fix for f in findings if f.fix)) if fix and host else []
         if fixes and host:
             if not json:
-                _print(found, on)
+                _print(findings, on)
             consent.require(f"doctor will run: {'; '.join(fixes)}", "--yes", yes)
             for command in fixes:
                 notify(f"running: {command}")
                 if code := host.shell.carry_out(command):
                     notify(f"that failed with exit code {code}")
-            found, host = _examine(stack, on, target)
+            findings, host = _examine(stack, on, target)
         elif fix:
             notify("no finding has a safe fix")
         if json:
-            dump(_as_json(found, target))
+            dump(_as_json(findings, target))
         else:
-            _print(found, on)
+            _print(findings, on)
         if report:
-            _write(report, found, host)
+            _write(report, findings, host)
     if host is None:
         raise typer.Exit(4)
-    if not _ok(found):
+    if not _ok(findings):
         raise typer.Exit(1)
 
 
@@ -96,37 +96,37 @@ def _examine(stack: ExitStack, on: str | None, target: Target | None) -> tuple[l
     return examine(host, CHECKS, min(_CHECKS_S, _WITHIN_S - (time.monotonic() - began))), host
 
 
-def _ok(found: Sequence[Finding]) -> bool:
-    return all(finding.severity != "error" for finding in found)
+def _ok(findings: Sequence[Finding]) -> bool:
+    return all(finding.severity != "error" for finding in findings)
 
 
-def _as_json(found: Sequence[Finding], target: Target | None) -> dict[str, Any]:
+def _as_json(findings: Sequence[Finding], target: Target | None) -> dict[str, Any]:
     """`{"ok", "findings"}`, each as in `check`, with the command that would fix it or null."""
     from reprokit.commands._findings import as_json
     from reprokit.compat.facts import bundled
 
     named = {"recipe": target.label} if target else {}
     return {
-        "ok": _ok(found),
-        "findings": [{**named, **as_json(bundled(), finding), "fix": finding.fix or None} for finding in found],
+        "ok": _ok(findings),
+        "findings": [{**named, **as_json(bundled(), finding), "fix": finding.fix or None} for finding in findings],
     }
 
 
-def _print(found: Sequence[Finding], on: str | None) -> None:
+def _print(findings: Sequence[Finding], on: str | None) -> None:
     from reprokit.commands._findings import show, summary
     from reprokit.compat.facts import bundled
     from reprokit.tables import paragraph
 
-    for finding in found:
+    for finding in findings:
         if finding.severity == "info":
             reason = f": {finding.reason}" if finding.reason else ""
             paragraph(f"{', '.join(finding.subjects)}{reason}", "info     ", " " * 11)
         else:
             show(bundled(), [finding])
-    echo(f"{on or 'this machine'}: {summary(found)}")
+    echo(f"{on or 'this machine'}: {summary(findings)}")
 
 
-def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
+def _write(path: Path, findings: Sequence[Finding], host: Examined | None) -> None:
     from reprokit import config
     from reprokit.display import notify
     from reprokit.doctor.bounded import NoAnswer
@@ -142,7 +142,7 @@ def _write(path: Path, found: Sequence[Finding], host: Examined | None) -> None:
         notify("the names that a report must not show are unknown: it has the rules only")
     where = "a node" if host is None or host.node else "this machine"
     try:
-        path.write_text(report(found, where, scrub), encoding="utf-8")
+        path.write_text(report(findings, where, scrub), encoding="utf-8")
     except OSError as error:
         raise unwritable(error, "the report", path) from None
     notify(f"wrote {path}; read it before you paste it")

@@ -30,13 +30,15 @@ def exec(
 
     requested = options.container_command(command, env, env_file, user, tty)
     with options.engine_on(on) as engine:
-        (found,) = names.chosen(engine, [name])
-        if not found.running:
-            does = "starts it" if found.usual else "uses the recipe's own container"
-            raise UsageError(f"{found.name} is {found.state}", hint=f"`reprokit run {found.label} -- ...` {does}")
-        target = names.target_of(found)
+        (container,) = names.chosen(engine, [name])
+        if not container.running:
+            does = "starts it" if container.usual else "uses the recipe's own container"
+            raise UsageError(
+                f"{container.name} is {container.state}", hint=f"`reprokit run {container.label} -- ...` {does}"
+            )
+        target = names.target_of(container)
         if target and not stale:
-            renewed(engine, target, found.name)
-        if target and (older := staleness(engine, target, engine.container(found.name))):
+            renewed(engine, target, container.name)
+        if target and (older := staleness(engine, target, engine.container(container.name))):
             notify(older.line)
-        raise typer.Exit(in_container(engine, found.name, requested))
+        raise typer.Exit(in_container(engine, container.name, requested))

@@ -43,11 +43,11 @@ def explain(
         _explain_last(json)
         return
     with _opened(file) as log:
-        found = explained(log)
+        explanation = explained(log)
     if json:
-        dump(found.as_json())
+        dump(explanation.as_json())
     else:
-        _print(found, None)
+        _print(explanation, None)
 
 
 def _explain_last(json: bool) -> None:
@@ -59,9 +59,9 @@ def _explain_last(json: bool) -> None:
         log, failure = read_log()
     except FileNotFoundError:
         raise UsageError("no failure is kept", str(log_path()), "name a log: `reprokit explain FILE`") from None
-    found = explained(io.BytesIO(log), failed=True)
+    explanation = explained(io.BytesIO(log), failed=True)
     if json:
-        dump({"failure": asdict(failure), **found.as_json()})
+        dump({"failure": asdict(failure), **explanation.as_json()})
         return
     if failure.time:
         echo(str(failure))
@@ -69,7 +69,7 @@ def _explain_last(json: bool) -> None:
         for line in log.decode("utf-8", "replace").splitlines():
             echo(line)
     else:
-        _print(found, _subject(failure))
+        _print(explanation, _subject(failure))
 
 
 def _subject(failure: LastFailure) -> Subject | None:
@@ -99,10 +99,10 @@ def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
     return opened
 
 
-def _print(found: Explanation, subject: Subject | None) -> None:
-    if found.success:
+def _print(explanation: Explanation, subject: Subject | None) -> None:
+    if explanation.success:
         echo("no failure found in this log")
-    for number, cause in enumerate(found.causes):
+    for number, cause in enumerate(explanation.causes):
         if number == 1:
             echo()
             echo("also possible:")

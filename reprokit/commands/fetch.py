@@ -22,12 +22,12 @@ def fetch(
     from reprokit.image.lock.supplies import fetch as fetch_all
     from reprokit.recipe.find import target as find_target
 
-    found, commits = fetch_all([find_target(name) for name in names], source, data)
+    fetched, commits = fetch_all([find_target(name) for name in names], source, data)
     if as_json:
-        stored = {"bytes": found.stored_bytes, "files": found.stored_files}
-        dump({"downloaded": {"bytes": found.bytes, "files": found.files, "commits": commits}, "stored": stored})
+        stored = {"bytes": fetched.stored_bytes, "files": fetched.stored_files}
+        dump({"downloaded": {"bytes": fetched.bytes, "files": fetched.files, "commits": commits}, "stored": stored})
         return
     echo(
-        f"{size(found.bytes)} downloaded ({found.files} files, {commits} git commits); "
-        f"{size(found.stored_bytes)} were in the store ({found.stored_files} files)"
+        f"{size(fetched.bytes)} downloaded ({fetched.files} files, {commits} git commits); "
+        f"{size(fetched.stored_bytes)} were in the store ({fetched.stored_files} files)"
     )

@@ -115,16 +115,16 @@ def trust(names: Annotated[list[str], _IMAGES]) -> None:
     """
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
-    from reprokit.image import trust as known
+    from reprokit.image import trust as trusted_images
     from reprokit.image.listing import id_of
 
     engine = Engine.connect()
-    found = {name: id_of(engine, name) for name in names}
-    for name, image_id in found.items():
+    ids = {name: id_of(engine, name) for name in names}
+    for name, image_id in ids.items():
         if image_id is None:
             raise UsageError("no such image in the engine", name, "list images with `reprokit images`")
-        known.record(engine, image_id, "trusted", "images trust", "" if engine.image(image_id) else "a node")
-        echo(f"{name} is {known.state(image_id)} ({image_id[:19]})")
+        trusted_images.record(engine, image_id, "trusted", "images trust", "" if engine.image(image_id) else "a node")
+        echo(f"{name} is {trusted_images.state(image_id)} ({image_id[:19]})")
 
 
 @images.command()
@@ -132,14 +132,14 @@ def revoke(names: Annotated[list[str], _IMAGES]) -> None:
     """Stop trusting images: they become unverified, and `build` builds them again."""
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
-    from reprokit.image import trust as known
+    from reprokit.image import trust as trusted_images
     from reprokit.image.listing import id_of
 
     engine = Engine.connect()
-    found = {name: id_of(engine, name) or name for name in names}
-    gone = known.revoke(engine, found.values())
-    for name, image_id in found.items():
-        if image_id not in gone:
+    ids = {name: id_of(engine, name) or name for name in names}
+    revoked = trusted_images.revoke(engine, ids.values())
+    for name, image_id in ids.items():
+        if image_id not in revoked:
             raise UsageError("the image was neither built here nor trusted", name, "list images with `reprokit images`")
         echo(f"{name} is unverified ({image_id[:19]})")
 

@@ -40,17 +40,17 @@ def load(
     from reprokit.supply.store import Store
 
     with explained(), ExitStack() as stack:
-        found = checked(files, stack)
-        bundles = [each.bundle for each in found]
+        checked_bundles = checked(files, stack)
+        bundles = [each.bundle for each in checked_bundles]
         for bundle in bundles:
             check_origin(bundle, signed_by, trust)
         texts = [recipes.of_images(bundle.metadata, bundle.where) for bundle in bundles]
         folders = [stack.enter_context(workspaces.workspaces(bundle, yes)) for bundle in bundles]
         trusted_by = "load --signed-by" if signed_by else "load --trust" if trust else ""
-        loaded = load_images(found, Engine.connect(), force, replace, trusted_by)
+        loaded = load_images(checked_bundles, Engine.connect(), force, replace, trusted_by)
         for text, put in zip(texts, folders, strict=True):
             notify(*recipes.put_unknown(text), *put())
-        for each in found:
+        for each in checked_bundles:
             if inputs := each.bundle.metadata.inputs:
                 with (store := Store()).in_use():
                     new = import_inputs(each, inputs, store)

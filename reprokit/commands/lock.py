@@ -150,9 +150,9 @@ def _counts(lock: VariantLock) -> dict[str, Any]:
 def _counted(lock: VariantLock) -> str:
     from reprokit.formatting import size
 
-    found = _counts(lock)
-    counts = ", ".join(f"{count} {name}" for name, count in found["inputs"].items() if count)
-    return f"locked {counts or 'only the base'}, {size(found['bytes'])}"
+    amounts = _counts(lock)
+    counts = ", ".join(f"{count} {name}" for name, count in amounts["inputs"].items() if count)
+    return f"locked {counts or 'only the base'}, {size(amounts['bytes'])}"
 
 
 def _list_outdated(targets: Sequence[Target], as_json: bool) -> None:
@@ -169,32 +169,32 @@ def _list_outdated(targets: Sequence[Target], as_json: bool) -> None:
 
     locks = [needed_lock(target) for target in targets]
     engine, store = Engine.connect(), Store()
-    moved: dict[str, list[Moved]] = {}
+    by_target: dict[str, list[Moved]] = {}
     errors = []
     for target, lock in zip(targets, locks, strict=True):
         mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-        moved[target.label], failed = find_moved(engine, target, lock, store, mirrors)
+        by_target[target.label], failed = find_moved(engine, target, lock, store, mirrors)
         errors += failed
     if as_json:
-        dump({label: [asdict(m) for m in found] for label, found in moved.items()})
+        dump({label: [asdict(m) for m in changes] for label, changes in by_target.items()})
     else:
-        for label, found in moved.items():
-            _print_outdated(label, found)
+        for label, changes in by_target.items():
+            _print_outdated(label, changes)
     if errors:
         raise errors[0]
-    seen = [m.what for found in moved.values() for m in found]
-    if unknown := seen.count("unknown"):
+    kinds_of_change = [m.what for changes in by_target.values() for m in changes]
+    if unknown := kinds_of_change.count("unknown"):
         raise SourceError(
             f"{unknown} of the locked inputs could not be checked", hint="repeat it when upstream answers"
         )
-    if set(seen) - {"newer"}:
+    if set(kinds_of_change) - {"newer"}:
         raise typer.Exit(1)
 
 
-def _print_outdated(label: str, found: list[Moved]) -> None:
-    if not found:
+def _print_outdated(label: str, changes: list[Moved]) -> None:
+    if not changes:
         echo(f"{label}: unchanged upstream")
-    for m in found:
+    for m in changes:
         upstream = f", upstream has {m.upstream[:_SHORT]}" if m.upstream else ""
         if m.what == "unknown":
             upstream = f": {m.upstream}"

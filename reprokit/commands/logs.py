@@ -23,7 +23,7 @@ def logs(
 
     out = Output(1)
     with options.engine_on(on) as engine:
-        (found,) = names.chosen(engine, [container])
-        key = log.key(engine, found.name)
+        (chosen,) = names.chosen(engine, [container])
+        key = log.key(engine, chosen.name)
     for block in log.read(key, follow, tail):
         out.write(block)

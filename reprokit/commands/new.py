@@ -44,21 +44,21 @@ def new(
         hint = "choose another name; to change that one, copy it and its lock to recipes/"
         raise UsageError(f"a recipe named {name} exists already", str(other), hint)
     refuse_twin(name, path)
-    found = None
+    result = None
     if source:
-        found = imported(name, source, commit, as_of)
-        text = found[0].text
+        result = imported(name, source, commit, as_of)
+        text = result[0].text
     elif commit or as_of or repair:
         option = "--commit" if commit else "--as-of" if as_of else "--repair"
         raise UsageError(
             f"{option} needs a repository", hint=f"reprokit new {name} --from https://HOST/OWNER/REPOSITORY"
         )
     write_new(path, text, "the recipe", "start in a folder that you can write", usual=True)
-    if repair and found:
+    if repair and result:
         from reprokit.smoke.repair import repair as repaired
 
         echo(f"wrote {path}")
-        echo(repaired(path, source, *found))
+        echo(repaired(path, source, *result))
         return
     echo(f"wrote {path}; next: reprokit check {name} && reprokit build {name}")
 
@@ -82,17 +82,17 @@ def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedR
     mirrors = Mirrors(Store())
     tree = opened(source, commit, mirrors)
     moment = moment_of(as_of, tree.date, source)
-    found = recipe_of(name, tree, moment, mirrors, bundled())
+    recipe = recipe_of(name, tree, moment, mirrors, bundled())
     if not as_of and not tree.date:
         echo(f"  question: the commit's date is not known, so versions are those of {moment.day}; --as-of sets a date")
-    decision, versions = found.decision, found.versions
+    decision, versions = recipe.decision, recipe.versions
     echo(f"{decision.base_choice.value}: {decision.base_choice.why}")
     for choice in (decision.base_choice, *decision.pins.values(), *decision.requirements.values()):
         for lost in choice.lost:
             echo(f"  {choice.value} won over {lost.value} ({lost.origin}): {lost.why}")
     for question in (*versions.questions, *decision.questions):
         echo(f"  question: {question.text}" + (f" ({question.origin})" if question.origin else ""))
-    for line in found.fitted:
+    for line in recipe.fitted:
         echo(f"  to pass check: {line}")
     echo(f"{len(versions.pins)} wheels and {len(versions.sdists)} sdists as of {decision.day}")
-    return found, WheelChanges(moment.time, versions.later, mirrors, bundled())
+    return recipe, WheelChanges(moment.time, versions.later, mirrors, bundled())

@@ -151,10 +151,10 @@ def _print(done: Profiled, place: Path) -> None:
     from reprokit.tables import table
 
     for kind, title in KINDS.items():
-        found = rows(done.summary, kind, _SHOWN, done.tool.counts) if done.summary else None
-        if found:
+        shown = rows(done.summary, kind, _SHOWN, done.tool.counts) if done.summary else None
+        if shown:
             echo(title)
-            table(*found, words=(0,))
+            table(*shown, words=(0,))
             echo()
     for name, what in done.files.items():
         echo(f"{place / name}  {what}")

@@ -50,13 +50,13 @@ def ps(
         _show(rows)
 
 
-def _show(found: list[dict[str, Any]]) -> None:
-    rows = [(r["name"], _state(r), "here" if r["here"] else "another", _age(r["created"])) for r in found]
+def _show(containers: list[dict[str, Any]]) -> None:
+    rows = [(r["name"], _state(r), "here" if r["here"] else "another", _age(r["created"])) for r in containers]
     table(("name", "state", "checkout", "created"), rows)
 
 
-def _show_details(found: list[dict[str, Any]]) -> None:
-    for number, row in enumerate(found):
+def _show_details(containers: list[dict[str, Any]]) -> None:
+    for number, row in enumerate(containers):
         if number:
             echo()
         details = {

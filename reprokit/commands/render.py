@@ -48,17 +48,17 @@ def render(
     if tool:
         _write_for(tool, chosen, output, as_json)
         return
-    found = rendered(chosen)
+    image = rendered(chosen)
     if output is None:
         if as_json:
-            text, spans = found.dockerfile, [list(span) for span in found.spans]
+            text, spans = image.dockerfile, [list(span) for span in image.spans]
             dump({"recipe": chosen.label, "dockerfile": text, "blocks": spans})
         else:
-            document(found.dockerfile)
+            document(image.dockerfile)
         return
     try:
         output.mkdir(parents=True, exist_ok=True)
-        write_context(output, found.dockerfile, found.context)
+        write_context(output, image.dockerfile, image.context)
     except OSError as error:
         raise unwritable(error, "the Dockerfile", output) from None
     if as_json:

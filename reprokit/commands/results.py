@@ -63,8 +63,8 @@ def show(
     from reprokit.tables import show_tables
 
     if as_json:
-        found = some(of(records_of(name, records), name, benchmarks or []), name, *(benchmarks or []))
-        dump({"ok": True, "records": [json.loads(record.to_json()) for record in found]})
+        chosen = some(of(records_of(name, records), name, benchmarks or []), name, *(benchmarks or []))
+        dump({"ok": True, "records": [json.loads(record.to_json()) for record in chosen]})
     else:
         shown = _tables(name, benchmarks or [], records)
         with paged():
@@ -100,12 +100,12 @@ def compare(
     for text, file in zip((a, b), files, strict=True):
         picked = None if file else selection(text, every)
         chosen |= picked.fields if picked else set()
-        found = picked.groups(every) if picked else of(groups(read(file or Path(text))), recipe)
+        side = picked.groups(every) if picked else of(groups(read(file or Path(text))), recipe)
         if metric:
-            found = [group for group in found if group.identity["metric"] == metric]
-        if not found:
+            side = [group for group in side if group.identity["metric"] == metric]
+        if not side:
             raise UsageError(f"no record is in the set {text!r}", hint="`reprokit results list` shows what there is")
-        sides.append(found)
+        sides.append(side)
     cases, alone = comparison.compare(sides[0], sides[1], chosen)
     if not cases:
         raise UsageError("the two sets have no case in common: variant, metric, unit or parameters differ in all")
@@ -137,20 +137,20 @@ def claims(
     from reprokit.tables import paragraph
 
     chosen = [split(name)[0] for name in names or []] or recipes_with_results()
-    found: list[JudgedClaim] = []
+    judged: list[JudgedClaim] = []
     for name in dict.fromkeys(chosen):
         recipe = load_recipe(name)
         if not recipe.claims:
             notify(f"{name} has no claims")
-        found += judge(recipe, groups_here(name), bundled())
+        judged += judge(recipe, groups_here(name), bundled())
     if as_json:
-        dump({"claims": [each.to_json() for each in found]})
+        dump({"claims": [each.to_json() for each in judged]})
     else:
         with paged():
-            for verdict, lines in as_lines(found):
+            for verdict, lines in as_lines(judged):
                 for first, line in zip((verdict, *[""] * len(lines)), lines, strict=False):
                     paragraph(line, f"{first:15} ", " " * 18)
-    if any(each.verdict == "not reproduced" for each in found):
+    if any(each.verdict == "not reproduced" for each in judged):
         raise typer.Exit(1)
 
 
@@ -168,20 +168,20 @@ def history(
     from reprokit.tables import show_tables
 
     every = groups_of(recipe)
-    found = lines_of(group for group in every if group.identity["metric"] == metric)
-    if not found:
-        known = sorted({group.identity["metric"] for group in every})
-        raise UsageError(f"no record of {metric!r}{nearest(metric, known)}", hint=f"metrics are {', '.join(known)}")
+    history_lines = lines_of(group for group in every if group.identity["metric"] == metric)
+    if not history_lines:
+        metrics = sorted({group.identity["metric"] for group in every})
+        raise UsageError(f"no record of {metric!r}{nearest(metric, metrics)}", hint=f"metrics are {', '.join(metrics)}")
     if plot:
         from reprokit.results.plots import draw_history
 
-        hidden = draw_history(found, metric, plot)
-        notify(f"drawn: {plot}{f', without {hidden} of {len(found)} lines' if hidden else ''}")
+        hidden = draw_history(history_lines, metric, plot)
+        notify(f"drawn: {plot}{f', without {hidden} of {len(history_lines)} lines' if hidden else ''}")
     if as_json:
-        dump([vars(line) for line in found])
+        dump([vars(line) for line in history_lines])
     else:
         with paged():
-            show_tables([table(found, metric)])
+            show_tables([table(history_lines, metric)])
 
 
 @results.command()
@@ -196,10 +196,10 @@ def export(
     """Print the tables of `show` for a paper, a page or a spreadsheet."""
     from reprokit.results.formats import FORMATS
 
-    asked = [form for form, given in (("csv", csv), ("markdown", markdown), ("latex", latex)) if given]
-    if len(asked) != 1:
+    formats = [form for form, given in (("csv", csv), ("markdown", markdown), ("latex", latex)) if given]
+    if len(formats) != 1:
         raise UsageError("export needs one format", hint="add --csv, --markdown or --latex")
-    document(FORMATS[asked[0]](_tables(name, benchmarks or [], records)))
+    document(FORMATS[formats[0]](_tables(name, benchmarks or [], records)))
 
 
 @results.command()
@@ -219,14 +219,14 @@ def prune(
     if (before is None) == (last is None):
         raise UsageError("prune needs one rule", hint="add --before DATE or --last N")
     file = results_file(name)
-    found = some(records_of(name, None), name)
-    gone = old(found, before, last)
-    if not gone:
-        echo(f"nothing to remove: {len(found)} records stay ({file})")
+    recorded = some(records_of(name, None), name)
+    removed = old(recorded, before, last)
+    if not removed:
+        echo(f"nothing to remove: {len(recorded)} records stay ({file})")
         return
-    consent.require(f"{len(gone)} of {len(found)} records will be removed", "--yes", yes, str(file))
-    lines.remove(Path.cwd(), str(file), gone)
-    echo(f"{len(gone)} records removed, {len(found) - len(gone)} left ({file})")
+    consent.require(f"{len(removed)} of {len(recorded)} records will be removed", "--yes", yes, str(file))
+    lines.remove(Path.cwd(), str(file), removed)
+    echo(f"{len(removed)} records removed, {len(recorded) - len(removed)} left ({file})")
 
 
 @results.command()
@@ -242,7 +242,7 @@ def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> l
     from reprokit.results.likeness import groups
     from reprokit.results.tables import sections
 
-    found = groups(records_of(name, file)) if file else groups_of(name)
-    kept = some(of(found, name, benchmarks), name, *benchmarks)
+    every = groups(records_of(name, file)) if file else groups_of(name)
+    kept = some(of(every, name, benchmarks), name, *benchmarks)
     names = {group.identity["recipe"] for group in kept} & set(recipe_names())
     return sections(kept, {each: load_recipe(each).claims for each in names})

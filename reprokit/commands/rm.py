@@ -20,11 +20,11 @@ def rm(
 
     with options.engine_on(on) as engine:
         chosen = names.chosen(engine, container)
-        known = names.known_containers(engine)
-        found = [each for one in chosen for each in (one, *names.of_purposes(known, one))]
-        running = [c.name for c in found if c.has_processes]
+        containers = names.known_containers(engine)
+        removed = [each for one in chosen for each in (one, *names.of_purposes(containers, one))]
+        running = [c.name for c in removed if c.has_processes]
         if running and not force:
             raise UsageError(f"still running: {', '.join(running)}", hint="`reprokit stop` first, or use --force")
-        for one in dict.fromkeys(found):
+        for one in dict.fromkeys(removed):
             lifecycle.remove(engine, one.name)
             echo(f"removed {one.name}")

@@ -55,8 +55,8 @@ def send(
     def deliver(nodes: list[Node], replace: bool) -> dict[str, Delivery]:
         with NodesDisplay(sys.stderr) as shown:
             folder = paths.private(paths.home() / "send")
-            found = sending.send(engine, names, nodes, folder, replace, shown.nodes, shown.packing)
-        return {delivery.node.name: delivery for delivery in found}
+            deliveries = sending.send(engine, names, nodes, folder, replace, shown.nodes, shown.packing)
+        return {delivery.node.name: delivery for delivery in deliveries}
 
     done = deliver(nodes, replace)
     taken = [node for node in nodes if isinstance(done[node.name].error, NameTaken)]

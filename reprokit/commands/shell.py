@@ -34,11 +34,11 @@ def shell(
 
     mounts, ports = options.mounts(volume, on), tuple(publish)
     chosen = RunOptions(container, gpus=gpus, mounts=mounts, ports=ports, shm=shm_size, network=network, stale=stale)
-    found = target(name)
+    recipe = target(name)
     # Never a login shell: Debian's /etc/profile resets PATH, and python would not be the image's.
     argv = ["sh", "-c", "command -v bash >/dev/null && exec bash || exec sh"]
     command = replace(options.container_command(argv, env, env_file, user, tty=True), log_as=None)
     with options.engine_on(on) as engine:
         if failed:
-            raise typer.Exit(in_failed_build(engine, found, command, chosen))
-        raise typer.Exit(in_recipe(engine, found, command, chosen))
+            raise typer.Exit(in_failed_build(engine, recipe, command, chosen))
+        raise typer.Exit(in_recipe(engine, recipe, command, chosen))

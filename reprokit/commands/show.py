@@ -57,13 +57,13 @@ def show(
         if nearest(name, [*recipe_files(), *blocks]) != nearest(name, recipe_files()):
             hint = "`reprokit list` shows the recipes, `reprokit list --blocks` the blocks"
             raise UsageError(f"no recipe and no block is called {name!r}{nearest(name, blocks)}", hint=hint)
-    found = targets(name)
+    chosen = targets(name)
     if json:
-        dump(as_json(found))
+        dump(as_json(chosen))
         return
-    recipe = found[0].recipe
+    recipe = chosen[0].recipe
     with paged():
-        _print([(recipe.name, [*recipe_rows(recipe)]), *((t.label, [*variant_rows(t)]) for t in found)])
+        _print([(recipe.name, [*recipe_rows(recipe)]), *((t.label, [*variant_rows(t)]) for t in chosen)])
 
 
 def _is_file(name: str) -> bool:
@@ -73,13 +73,13 @@ def _is_file(name: str) -> bool:
         return False
 
 
-def as_json(found: list[Target]) -> dict[str, Any]:
+def as_json(chosen: list[Target]) -> dict[str, Any]:
     """The recipe as its file writes it, `extends` resolved, with the variants of `found` only; sizes are bytes."""
-    recipe = found[0].recipe
+    recipe = chosen[0].recipe
     data = recipe.model_dump(mode="json", by_alias=True)
     data["default"] = recipe.default_variant
-    data["variants"] = {t.variant_name: data["variants"][t.variant_name] for t in found}
-    return {**data, "file": str(found[0].path)}
+    data["variants"] = {t.variant_name: data["variants"][t.variant_name] for t in chosen}
+    return {**data, "file": str(chosen[0].path)}
 
 
 def recipe_rows(recipe: Recipe) -> Iterator[Row]:
@@ -156,12 +156,12 @@ def _show_bundle(file: Path, as_json: bool, sbom: bool) -> None:
         if sbom:
             dump(_sbom(bundle))
             return
-        found = _bundle_as_json(bundle, signer(bundle, None))
+        described = _bundle_as_json(bundle, signer(bundle, None))
     if as_json:
-        dump(found)
+        dump(described)
     else:
         with paged():
-            _print_bundle(found)
+            _print_bundle(described)
 
 
 def _sbom(bundle: Bundle) -> Any:
@@ -207,13 +207,15 @@ def _bundle_as_json(bundle: Bundle, signed: str) -> dict[str, Any]:
     }
 
 
-def _print_bundle(found: dict[str, Any]) -> None:
+def _print_bundle(bundle: dict[str, Any]) -> None:
     from reprokit.formatting import size
     from reprokit.tables import paragraph, table, width
 
-    signed = f", signed by {found['signed_by']}" if found["signed_by"] else ", not signed"
-    paragraph(f"{found['file']}: {size(found['bytes'])}, {found['created']} by reprokit {found['reprokit']}{signed}")
-    for image in found["images"]:
+    signed = f", signed by {bundle['signed_by']}" if bundle["signed_by"] else ", not signed"
+    paragraph(
+        f"{bundle['file']}: {size(bundle['bytes'])}, {bundle['created']} by reprokit {bundle['reprokit']}{signed}"
+    )
+    for image in bundle["images"]:
         echo()
         paragraph(f"{image['name']}: {size(image['packed'])} here, {size(image['size'])} unpacked  {image['id'][:19]}")
         if image["recipe"]:
@@ -233,13 +235,13 @@ def _print_bundle(found: dict[str, Any]) -> None:
             instruction = " ".join(layer["instruction"].split())
             layers.append((f"  {layer['diff_id'][7:19]}", amount, instruction[: max(20, width(110) - _OTHER_COLUMNS)]))
         table(("  layer", "size", "instruction"), layers, words=(0, 2))
-    if inputs := found["inputs"]:
+    if inputs := bundle["inputs"]:
         echo()
         amounts = f"{len(inputs['files'])} files, {len(inputs['packs'])} repositories"
         paragraph(f"inputs of {', '.join(inputs['targets'])}: {amounts}", rest="  ")
-    for recipe in dict.fromkeys(file["recipe"] for file in found["beside"]):
-        names = [file["path"] for file in found["beside"] if file["recipe"] == recipe]
+    for recipe in dict.fromkeys(file["recipe"] for file in bundle["beside"]):
+        names = [file["path"] for file in bundle["beside"] if file["recipe"] == recipe]
         paragraph(", ".join(names), f"files of {recipe}: ", "  ")
-    for part in found["parts"]:
+    for part in bundle["parts"]:
         echo()
         paragraph(f"{part['kind']} {part['name']}: {size(part['size'])}", rest="  ")

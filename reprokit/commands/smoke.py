@@ -36,12 +36,12 @@ def smoke(
     results: list[TrialResult] = []
     _write(junit, results)
     with options.engine_on(on) as engine:
-        for found in trials(engine, chosen, others):
-            results.append(found)
+        for trial in trials(engine, chosen, others):
+            results.append(trial)
             _write(junit, results)
             if not as_json:
-                echo(found.line())
-            for step in found.steps:
+                echo(trial.line())
+            for step in trial.steps:
                 if step.status == "fail" and step.output != step.reason:
                     notify(*(f"    {line}" for line in step.output.splitlines()[-20:]))
     if as_json:

@@ -59,10 +59,10 @@ def solve(
     else:
         _print(solution)
         if solution.pins is not None:
-            found = evaluate(facts, replace(stack, pins=solution.pins))
+            findings = evaluate(facts, replace(stack, pins=solution.pins))
             count = len(solution.changes)
             changed = f"{counted(count, 'pin')} changed" if count else "nothing to change"
-            echo(f"{changed}; `reprokit check` of them: {summary(found)}")
+            echo(f"{changed}; `reprokit check` of them: {summary(findings)}")
         if write and target and solution.changes:
             echo(f"wrote the variant {write} to {target.path}; next: reprokit check {target.recipe.name}:{write}")
     if write and target and not solution.changes:

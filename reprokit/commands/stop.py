@@ -11,9 +11,9 @@ def stop(container: options.ContainerNames, on: options.On = None) -> None:
     from reprokit.container import lifecycle, names
 
     with options.engine_on(on) as engine:
-        for found in names.chosen(engine, container):
-            if found.has_processes:
-                lifecycle.stop(engine, found.name)
-                echo(f"stopped {found.name}")
+        for chosen in names.chosen(engine, container):
+            if chosen.has_processes:
+                lifecycle.stop(engine, chosen.name)
+                echo(f"stopped {chosen.name}")
             else:
-                echo(f"{found.name} was not running")
+                echo(f"{chosen.name} was not running")

@@ -65,20 +65,20 @@ def verify(
 
     inputs_store = supply_store.Store()
     with (inputs_store.alone if repair else inputs_store.in_use)(), progress("verifying") as on_progress:
-        found = upkeep.verify(inputs_store, on_progress)
+        verified = upkeep.verify(inputs_store, on_progress)
         if repair:
-            upkeep.repair(inputs_store, found.bad)
+            upkeep.repair(inputs_store, verified.bad)
     if as_json:
-        bad = [{"what": each.what, "path": str(each.path), "why": each.why} for each in found.bad]
-        dump({"files": found.files, "repositories": found.repositories, "bytes": found.size, "bad": bad})
+        bad = [{"what": each.what, "path": str(each.path), "why": each.why} for each in verified.bad]
+        dump({"files": verified.files, "repositories": verified.repositories, "bytes": verified.size, "bad": bad})
     else:
-        for each in found.bad:
+        for each in verified.bad:
             echo(f"bad: {each.what}: {each.why} ({each.path})")
         echo(
-            f"{found.files} files and {found.repositories} repositories, {size(found.size)}: "
-            + (f"{len(found.bad)} bad" + (", removed" if repair else "") if found.bad else "all good")
+            f"{verified.files} files and {verified.repositories} repositories, {size(verified.size)}: "
+            + (f"{len(verified.bad)} bad" + (", removed" if repair else "") if verified.bad else "all good")
         )
-    if found.bad:
+    if verified.bad:
         if not repair:
             notify("hint: `reprokit store verify --repair` removes them; `reprokit fetch` downloads them again")
         raise typer.Exit(1)
@@ -162,14 +162,14 @@ def import_(
             raise UsageError("the bundle has no inputs", str(archive), f"load its images: `reprokit load {archive}`")
         check_origin(bundle.bundle, signed_by, trust)
         with inputs_store.in_use():
-            found = import_inputs(bundle, inputs, inputs_store, recipes)
+            imported = import_inputs(bundle, inputs, inputs_store, recipes)
         bases = load_bases(bundle, Engine.connect)
     echo(
-        f"{', '.join(inputs.targets)}: {found.files} new files, {found.repositories} new repositories, "
+        f"{', '.join(inputs.targets)}: {imported.files} new files, {imported.repositories} new repositories, "
         f"{bases} new base images"
     )
-    if found.differing:
-        notify(*found.differing, "hint: --recipes DIR puts the bundle's recipes and locks into a folder")
+    if imported.differing:
+        notify(*imported.differing, "hint: --recipes DIR puts the bundle's recipes and locks into a folder")
 
 
 def _print_rows(rows: Sequence[StoreRow]) -> None:

@@ -61,9 +61,9 @@ def sweep(
     continues an interrupted sweep. `reprokit help sweep` describes the file.
     """
     _check_image(image, runner)
-    found = sweep_file.load(file)
-    jobs = planning.jobs_of(found, str(file), _image_of(runner, image))
-    nodes = _nodes(found.nodes, str(file)) if not runner else []
+    requested = sweep_file.load(file)
+    jobs = planning.jobs_of(requested, str(file), _image_of(runner, image))
+    nodes = _nodes(requested.nodes, str(file)) if not runner else []
     with ExitStack() as locks:
         # Two processes with the same jobs would measure them twice.
         for name in [] if dry_run else sorted({job.recipe for job in jobs}):

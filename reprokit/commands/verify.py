@@ -47,14 +47,14 @@ def verify(
     engine = Engine.connect()
     with _image(engine, target, against) as image:
         with rebuilt(engine, target, offline, secrets) as (again, seconds), status(f"comparing with {image.name}"):
-            found = compare_images(image, again, known_differences(target), seconds)
-        if found.image_id:
-            trust.record_verified(engine, found.image_id, found.verdict)
+            verification = compare_images(image, again, known_differences(target), seconds)
+        if verification.image_id:
+            trust.record_verified(engine, verification.image_id, verification.verdict)
     if as_json:
-        dump({**asdict(found), "verdict": found.verdict})
+        dump({**asdict(verification), "verdict": verification.verdict})
     else:
-        _print(found)
-    if found.verdict == "differs":
+        _print(verification)
+    if verification.verdict == "differs":
         raise typer.Exit(1)
 
 
@@ -76,20 +76,20 @@ def _image(engine: Engine, target: Target, against: str | None) -> AbstractConte
     return nullcontext(ImageInEngine.of(engine, against or image_name(target)))
 
 
-def _print(found: Verification) -> None:
+def _print(verification: Verification) -> None:
     from dataclasses import asdict
 
     from reprokit.verify.shown import layer_lines
 
-    for line in layer_lines([asdict(layer) for layer in found.layers]):
+    for line in layer_lines([asdict(layer) for layer in verification.layers]):
         echo(line)
-    for diff_id in found.only_in_one:
+    for diff_id in verification.only_in_one:
         echo(f"layer {diff_id[7:19]}: in one image only")
-    for setting, before, after in found.settings:
+    for setting, before, after in verification.settings:
         echo(f"setting {setting}: {before or 'none'} -> {after or 'none'}")
     answer = {
         "same": "is what its lock gives, byte for byte",
         "other times": "has the files that its lock gives; only times or names of owners differ",
         "differs": "differs from what its lock gives",
     }
-    echo(f"{found.image} {answer[found.verdict]} (rebuilt in {found.seconds:.0f} s)")
+    echo(f"{verification.image} {answer[verification.verdict]} (rebuilt in {verification.seconds:.0f} s)")
