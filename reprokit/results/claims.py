@@ -60,7 +60,7 @@ class JudgedClaim:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _MeasuredValue:
     """A measured value, and the groups of records behind it.
 
     Its 95 % interval is that of the second median over the first of `compared`. `without` says which cases do not
@@ -75,14 +75,14 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What was measured of a claim, whatever number it states; `found` is None if nothing can be compared with that.
+    """What was measured of a claim, whatever number it states; `value` is None if nothing can be compared with that.
 
     `reason` says why, or else what a reader should know. `fits` is whether the hardware is that of the claim.
     """
 
     reason: str
     command: str = ""
-    found: _Found | None = None
+    value: _MeasuredValue | None = None
     interval: tuple[float | None, float | None] = (None, None)
     fits: bool = True
     verdict: Verdict = "not comparable"
@@ -116,8 +116,8 @@ class _Index:
         candidates = [[by_param.get((name, text), []) for text in texts(value)] for name, value in params.items()]
         fewest = min(candidates, key=lambda lists: sum(map(len, lists)))
         alike = {id(group): group for groups in fewest for group in groups}
-        found = [group for group in alike.values() if has_params(group.identity["params"], params)]
-        return [group for group in found if benchmark in ("", group.identity["benchmark"])]
+        fitting = [group for group in alike.values() if has_params(group.identity["params"], params)]
+        return [group for group in fitting if benchmark in ("", group.identity["benchmark"])]
 
 
 def judge(recipe: Recipe, groups: Sequence[Group], facts: Facts) -> list[JudgedClaim]:
@@ -144,45 +144,45 @@ def _evidence(recipe: Recipe, claim: Claim, index: _Index, facts: Facts) -> _Evi
         return _Evidence(f"measured for other cases, not {wanted}")
     fitting = [group for group in cases if not other_hardware(claim, group.identity, facts)]
     of_one, others = latest_alike(fitting or cases, _SETTING)
-    found = _measured(claim, of_one, index)
-    if isinstance(found, str):
-        return _Evidence("; ".join(filter(None, (found, others))), command)
+    value = _measured(claim, of_one, index)
+    if isinstance(value, str):
+        return _Evidence("; ".join(filter(None, (value, others))), command)
     missing = unmeasured(recipe, claim, of_one) if claim.over != "case" else ""
-    interval = ratio_interval(*found.compared) if found.compared else (None, None)
-    reason = "; ".join(filter(None, (others, found.without, missing, *_doubts(claim, found))))
-    return _Evidence(reason, command, found, interval, bool(fitting))
+    interval = ratio_interval(*value.compared) if value.compared else (None, None)
+    reason = "; ".join(filter(None, (others, value.without, missing, *_doubts(claim, value))))
+    return _Evidence(reason, command, value, interval, bool(fitting))
 
 
 def _judged(recipe: Recipe, claim: Claim, evidence: _Evidence, facts: Facts) -> JudgedClaim:
-    found = evidence.found
-    if found is None:
+    value = evidence.value
+    if value is None:
         return JudgedClaim(recipe.name, claim, evidence.verdict, evidence.reason, command=evidence.command)
-    ratio, low, high = (_ratio(value, claim.value) for value in (found.value, *evidence.interval))
+    ratio, low, high = (_ratio(each, claim.value) for each in (value.value, *evidence.interval))
     verdict: Verdict = "not comparable"
     if not evidence.fits:
-        reason = other_hardware(claim, found.groups[0].identity, facts)
+        reason = other_hardware(claim, value.groups[0].identity, facts)
     elif ratio is None:
         reason = _NO_RATIO
     else:
         verdict, reason = _verdict(claim, ratio)
     reason = "; ".join(filter(None, (reason, evidence.reason)))
-    numbers = (found.value, ratio, low, high)
-    return JudgedClaim(recipe.name, claim, verdict, reason, *numbers, evidence.command, found.groups)
+    numbers = (value.value, ratio, low, high)
+    return JudgedClaim(recipe.name, claim, verdict, reason, *numbers, evidence.command, value.groups)
 
 
-def _doubts(claim: Claim, found: _Found) -> Iterator[str]:
+def _doubts(claim: Claim, value: _MeasuredValue) -> Iterator[str]:
     """What a reader should know of the records behind a verdict."""
     if not (claim.gpu or claim.cpu):
         yield "the recipe does not say on which GPU it was measured"
     if claim.gpu == "none" and not claim.cpu:
         yield "the recipe does not say on which CPU it was measured"
-    if any(group.identity["dirty"] for group in found.groups):
+    if any(group.identity["dirty"] for group in value.groups):
         yield "measured in a checkout with changes"
     of_image = _IMAGE if claim.baseline and claim.baseline.variant else ()
-    apart = _apart(found.groups, set(IDENTITY) - {*_QUESTION, *of_image})
+    apart = _apart(value.groups, set(IDENTITY) - {*_QUESTION, *of_image})
     if apart:
         yield f"its records differ in {apart}"
-    yield from dict.fromkeys(f"in doubt: {text}" for group in found.groups for text in group.doubts)
+    yield from dict.fromkeys(f"in doubt: {text}" for group in value.groups for text in group.doubts)
 
 
 def _apart(groups: Sequence[Group], names: Collection[str]) -> str:
@@ -205,38 +205,38 @@ def _rising(claim: Claim) -> bool:
     return claim.baseline is not None or claim.better == "higher"
 
 
-def _measured(claim: Claim, cases: Sequence[Group], index: _Index) -> _Found | str:
+def _measured(claim: Claim, cases: Sequence[Group], index: _Index) -> _MeasuredValue | str:
     """The measured value, or why there is none."""
     latest = _latest(cases)
     if claim.baseline is None:
         units = [group.identity["unit"] for group in latest]
         if other := [unit or "no unit" for unit in units if unit_factor(unit, claim.unit) is None]:
             return f"measured in {other[0]}, claimed in {claim.unit or 'no unit'}"
-        found = [_single(group, claim.unit) for group in latest]
+        values = [_single(group, claim.unit) for group in latest]
     else:
         baselines = _Baselines(claim, claim.baseline, index)
         pairs = [_relative(claim, claim.baseline, group, baselines) for group in latest]
-        found = [pair for pair in pairs if isinstance(pair, _Found)]
-        if not found:
+        values = [pair for pair in pairs if isinstance(pair, _MeasuredValue)]
+        if not values:
             return next(pair for pair in pairs if isinstance(pair, str))
         if reasons := [pair for pair in pairs if isinstance(pair, str)]:
             without = f"{len(reasons)} of {len(pairs)} cases do not count: {reasons[0]}"
-            found = [replace(each, without=without) for each in found]
+            values = [replace(each, without=without) for each in values]
     if claim.over == "mean":
-        if any(each.value <= 0 for each in found):
+        if any(each.value <= 0 for each in values):
             return "no geometric mean: a number is 0 or less"
-        mean = math.exp(statistics.fmean(math.log(each.value) for each in found))
-        return _Found(mean, None, tuple(group for each in found for group in each.groups), found[0].without)
+        mean = math.exp(statistics.fmean(math.log(each.value) for each in values))
+        return _MeasuredValue(mean, None, tuple(group for each in values for group in each.groups), values[0].without)
     if claim.over == "best":
-        return (max if _rising(claim) else min)(found, key=lambda each: each.value)
-    if len(found) > 1:
-        return f"{len(found)} cases were measured, and the claim is about one: `params` must name it"
-    return found[0]
+        return (max if _rising(claim) else min)(values, key=lambda each: each.value)
+    if len(values) > 1:
+        return f"{len(values)} cases were measured, and the claim is about one: `params` must name it"
+    return values[0]
 
 
-def _single(group: Group, unit: str) -> _Found:
+def _single(group: Group, unit: str) -> _MeasuredValue:
     samples = _samples(group, unit)
-    return _Found(statistics.median(samples), ([1.0, 1.0], samples), (group,))
+    return _MeasuredValue(statistics.median(samples), ([1.0, 1.0], samples), (group,))
 
 
 def _samples(group: Group, unit: str) -> list[float]:
@@ -265,14 +265,14 @@ class _Baselines:
         return repr(sorted((name, repr(params[name])) for name in params.keys() - self._free - {*absent}))
 
 
-def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, baselines: _Baselines) -> _Found | str:
+def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, baselines: _Baselines) -> _MeasuredValue | str:
     """How many times better the group is than its baseline of the same case and conditions, or why that is unknown."""
     if baseline.value is not None:
         factor = unit_factor(baseline.unit, group.identity["unit"])
         if factor is None:
             measured = group.identity["unit"] or "no unit"
             return f"measured in {measured}, its baseline is in {baseline.unit or 'no unit'}"
-        return _ratio_found(claim, [baseline.value * factor] * 2, group.samples, (group,))
+        return _ratio_value(claim, [baseline.value * factor] * 2, group.samples, (group,))
     cases = [
         other
         for other in baselines.of(group)
@@ -291,15 +291,15 @@ def _relative(claim: Claim, baseline: ClaimBaseline, group: Group, baselines: _B
     best = (min if claim.better == "lower" else max)(
         _latest(others), key=lambda other: statistics.median(_samples(other, unit))
     )
-    return _ratio_found(claim, _samples(best, unit), group.samples, (group, best))
+    return _ratio_value(claim, _samples(best, unit), group.samples, (group, best))
 
 
-def _ratio_found(
+def _ratio_value(
     claim: Claim, baseline: Sequence[float], samples: Sequence[float], groups: tuple[Group, ...]
-) -> _Found | str:
+) -> _MeasuredValue | str:
     above, below = (baseline, samples) if claim.better == "lower" else (samples, baseline)
     ratio = _ratio(statistics.median(above), statistics.median(below))
-    return _Found(ratio, (below, above), groups) if ratio else _NO_RATIO
+    return _MeasuredValue(ratio, (below, above), groups) if ratio else _NO_RATIO
 
 
 def _ratio(value: float | None, other: float) -> float | None:
@@ -320,23 +320,23 @@ def _conditions(baseline: ClaimBaseline, other: Group) -> tuple[str, ...]:
 
 def _latest(groups: Sequence[Group]) -> list[Group]:
     """The latest group of each case."""
-    found: dict[str, Group] = {}
+    latest: dict[str, Group] = {}
     for group in groups:
         key = key_of(group, ("benchmark", "metric", "params"))
-        if key not in found or found[key].last < group.last:
-            found[key] = group
-    return list(found.values())
+        if key not in latest or latest[key].last < group.last:
+            latest[key] = group
+    return list(latest.values())
 
 
 def as_lines(judged: Sequence[JudgedClaim]) -> list[tuple[str, list[str]]]:
     """For a terminal: each verdict, and beside it the claim, its numbers, and why or what measures it."""
-    found = []
+    rows = []
     for each, row in zip(judged, as_table(judged, "").rows, strict=True):
         claim, verdict, paper, measured, ratio, why, source = row
         numbers = f", measured {measured}, ratio {ratio}" if measured else ""
         lines = [f"{each.recipe}: {claim}", f"paper {paper} ({source}){numbers}", why]
-        found.append((verdict, [line for line in lines if line]))
-    return found
+        rows.append((verdict, [line for line in lines if line]))
+    return rows
 
 
 def as_table(judged: Sequence[JudgedClaim], title: str) -> ReportTable:
@@ -432,18 +432,18 @@ def _words(cpu: str) -> list[str]:
 def _gpus_fit(claimed: str, measured: str, facts: Facts) -> bool:
     """Whether all measured GPUs are of the claimed kind, and enough."""
     (count, kind), *others = _gpus(claimed, facts)
-    found = _gpus(measured, facts)
-    return not others and {name for _, name in found} == {kind} and sum(number for number, _ in found) >= count
+    counts = _gpus(measured, facts)
+    return not others and {name for _, name in counts} == {kind} and sum(number for number, _ in counts) >= count
 
 
 def _gpus(text: str, facts: Facts) -> list[tuple[int, str]]:
     """How many of each kind there are in a text such as `8x A100, T4`."""
-    found = []
+    counts = []
     for part in text.split(", "):
         counted = _COUNTED.fullmatch(part)
         assert counted, "it matches any text"
-        found.append((int(counted[1] or 1), _gpu_name(counted[2], facts)))
-    return found
+        counts.append((int(counted[1] or 1), _gpu_name(counted[2], facts)))
+    return counts
 
 
 def _gpu_name(text: str, facts: Facts) -> str:

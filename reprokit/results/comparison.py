@@ -77,8 +77,8 @@ def compare(a: Iterable[Group], b: Iterable[Group], chosen: Collection[str]) -> 
 def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -> Comparison:
     notes: list[str] = []
     sides = []
-    for name, found in (("A", a), ("B", b)):
-        (latest, *_), note = latest_alike(found, IDENTITY)
+    for name, groups in (("A", a), ("B", b)):
+        (latest, *_), note = latest_alike(groups, IDENTITY)
         notes += [f"{name}: {note}"] if note else []
         notes += [f"{name}: in doubt: {text}" for text in latest.doubts]
         sides.append(latest)
@@ -128,11 +128,11 @@ def _repeats(group: Group) -> list[tuple[float, ...]]:
     return [part for part in parts if part]
 
 
-def _by_case(found: Iterable[Group], chosen: Collection[str]) -> dict[str, list[Group]]:
+def _by_case(groups: Iterable[Group], chosen: Collection[str]) -> dict[str, list[Group]]:
     without = {field.partition(".")[2] for field in chosen if field.startswith("params.")}
     names = tuple(name for name in _CASE if name not in chosen)
     cases: dict[str, list[Group]] = {}
-    for group in found:
+    for group in groups:
         params = sorted((name, repr(value)) for name, value in group.identity["params"].items() if name not in without)
         cases.setdefault(f"{key_of(group, names)}{params}", []).append(group)
     return cases

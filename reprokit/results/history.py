@@ -36,17 +36,17 @@ class HistoryLine:
 
 
 def lines_of(groups: Iterable[Group]) -> list[HistoryLine]:
-    found: dict[str, list[Group]] = {}
+    by_line: dict[str, list[Group]] = {}
     for group in groups:
-        found.setdefault(key_of(group, _LINE), []).append(group)
-    lines = [_line(alike) for alike in found.values()]
+        by_line.setdefault(key_of(group, _LINE), []).append(group)
+    lines = [_line(alike) for alike in by_line.values()]
     same: dict[tuple[str, ...], list[Group]] = {}
-    for line, alike in zip(lines, found.values(), strict=True):
+    for line, alike in zip(lines, by_line.values(), strict=True):
         same.setdefault(_shown(line), []).append(alike[0])
     apart = {key: [f for f in differing(firsts) if f.partition(".")[0] in _LINE] for key, firsts in same.items()}
     return [
         replace(line, hardware=", ".join([line.hardware, *_values(alike[0], apart[_shown(line)])]))
-        for line, alike in zip(lines, found.values(), strict=True)
+        for line, alike in zip(lines, by_line.values(), strict=True)
     ]
 
 
@@ -56,12 +56,12 @@ def _shown(line: HistoryLine) -> tuple[str, ...]:
 
 def _values(group: Group, fields: Sequence[str]) -> list[str]:
     """What a group has of the fields that separate it from lines of the same name; of a checksum the beginning."""
-    found = []
+    values = []
     for field in fields[:_MOST_APART]:
         name, _, key = field.partition(".")
         value = group.identity[name].get(key, "") if key else group.identity[name]
-        found.append(f"{field} {shown(value)[:_LONGEST] or 'none'}")
-    return found
+        values.append(f"{field} {shown(value)[:_LONGEST] or 'none'}")
+    return values
 
 
 def table(lines: Sequence[HistoryLine], title: str) -> ReportTable:

@@ -105,20 +105,20 @@ def run_of(record: Record) -> Run:
 
 def groups(records: Iterable[Record]) -> list[Group]:
     """Group records that agree in IDENTITY, in order of first appearance."""
-    found: dict[str, Group] = {}
+    by_identity: dict[str, Group] = {}
     for record in records:
         key = identity(record)
-        if key not in found:
-            found[key] = Group(_facts(record))
-        found[key].add(run_of(record))
-    return list(found.values())
+        if key not in by_identity:
+            by_identity[key] = Group(_facts(record))
+        by_identity[key].add(run_of(record))
+    return list(by_identity.values())
 
 
-def differing(found: Sequence[Group]) -> list[str]:
+def differing(groups: Sequence[Group]) -> list[str]:
     """The fields of IDENTITY in which groups differ; for a mapping the keys, as `params.batch`."""
     fields = []
     for name in IDENTITY:
-        values = [group.identity[name] for group in found]
+        values = [group.identity[name] for group in groups]
         if isinstance(values[0], dict):
             entries: dict[str, list[Any]] = {}
             for value in values:
@@ -132,14 +132,14 @@ def differing(found: Sequence[Group]) -> list[str]:
     return fields
 
 
-def latest_alike(found: Sequence[Group], names: Sequence[str]) -> tuple[list[Group], str]:
+def latest_alike(groups: Sequence[Group], names: Sequence[str]) -> tuple[list[Group], str]:
     """The groups that agree in these fields with the latest one, and a note on the others, or ""."""
-    keys = [key_of(group, names) for group in found]
-    _, latest = max((group.last, key) for group, key in zip(found, keys, strict=True))
-    alike = [group for group, key in zip(found, keys, strict=True) if key == latest]
-    if len(alike) == len(found):
+    keys = [key_of(group, names) for group in groups]
+    _, latest = max((group.last, key) for group, key in zip(groups, keys, strict=True))
+    alike = [group for group, key in zip(groups, keys, strict=True) if key == latest]
+    if len(alike) == len(groups):
         return alike, ""
-    apart = ", ".join(field for field in differing(found) if field.partition(".")[0] in names)
+    apart = ", ".join(field for field in differing(groups) if field.partition(".")[0] in names)
     return alike, f"only the latest of {len(set(keys))} sets of unlike records, which differ in {apart}"
 
 

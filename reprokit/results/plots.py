@@ -160,7 +160,7 @@ def _constant(groups: Sequence[Group]) -> set[str]:
     for group in groups:
         for name, value in group.identity["params"].items():
             values.setdefault(name, []).append(repr(value))
-    return {name for name, found in values.items() if len(found) == len(groups) and len(set(found)) == 1}
+    return {name for name, texts in values.items() if len(texts) == len(groups) and len(set(texts)) == 1}
 
 
 def _axes(groups: Sequence[Group]) -> tuple[str | None, tuple[str, ...]]:

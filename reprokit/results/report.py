@@ -75,11 +75,11 @@ class RecipeReport:
     @property
     def further_plots(self) -> Mapping[str, Sequence[Plot]]:
         """The plots that are not in the summary, by caption."""
-        found: dict[str, list[Plot]] = {}
+        by_caption: dict[str, list[Plot]] = {}
         for plot in self.plots:
             if plot not in self.highlights:
-                found.setdefault(plot.caption, []).append(plot)
-        return found
+                by_caption.setdefault(plot.caption, []).append(plot)
+        return by_caption
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def recipe_report(
 ) -> RecipeReport:
     """A recipe's part; `steps` are those of `reproduce`."""
     ordered = sorted(records, key=lambda record: (record.variant, record.benchmark, record.metric, record.time))
-    found = _newest_first(groups(ordered))
+    newest_first = _newest_first(groups(ordered))
     by_conditions: dict[str, list[Group]] = {}
-    for group in found:
+    for group in newest_first:
         if is_constant(group.identity["metric"], group.identity["unit"]):
             continue
         by_conditions.setdefault(key_of(group, TABLE), []).append(group)
@@ -140,7 +140,7 @@ def recipe_report(
         environment=tuple((f"{recipe.name}:{facts.name}", _environment(recipe, facts, ordered)) for facts in variants),
         plots=tuple(drawn),
         unplotted=unplotted,
-        tables=tuple(_shortened(sections(found, {recipe.name: recipe.claims}))),
+        tables=tuple(_shortened(sections(newest_first, {recipe.name: recipe.claims}))),
         machines=tuple(_machines(ordered)),
         commands=tuple(commands(recipe, ordered)),
         badges=_badges(recipe, ordered, judged, variants),
@@ -174,13 +174,13 @@ def _finalized(value: object) -> object:
     return escaped(value, lines=True) if type(value) is str else value
 
 
-def _newest_first(found: Sequence[Group]) -> list[Group]:
+def _newest_first(groups: Sequence[Group]) -> list[Group]:
     """By variant, benchmark and metric, and of these the image or machine first that was measured last."""
     last: dict[str, str] = {}
-    keys = [key_of(group, TABLE) for group in found]
-    for group, key in zip(found, keys, strict=True):
+    keys = [key_of(group, TABLE) for group in groups]
+    for group, key in zip(groups, keys, strict=True):
         last[key] = max(last.get(key, ""), group.last)
-    newest = sorted(zip(found, keys, strict=True), key=lambda item: last[item[1]], reverse=True)
+    newest = sorted(zip(groups, keys, strict=True), key=lambda item: last[item[1]], reverse=True)
     return [group for group, _ in sorted(newest, key=lambda item: _question(item[0]))]
 
 
@@ -286,10 +286,10 @@ def _sizes(lock: VariantLock) -> str:
 
 def _machines(records: Sequence[Record]) -> list[tuple[str, Rows]]:
     """One table for each machine, of its latest record."""
-    found: dict[tuple[str, str, str, int], Record] = {}
+    latest: dict[tuple[str, str, str, int], Record] = {}
     for record in sorted(records, key=lambda record: record.time):
-        found[(record.node, record.cpu, record.gpu, record.threads)] = record
-    return [(record.gpu or record.cpu or "machine", _machine(record)) for record in found.values()]
+        latest[(record.node, record.cpu, record.gpu, record.threads)] = record
+    return [(record.gpu or record.cpu or "machine", _machine(record)) for record in latest.values()]
 
 
 def _machine(record: Record) -> Rows:

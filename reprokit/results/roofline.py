@@ -41,12 +41,12 @@ def limits(measured: Sequence[CountedMeasurement]) -> list[str]:
 def peak_shares(measured: Sequence[CountedMeasurement]) -> list[float]:
     """The share of the machine's measured peak that each measurement of one run reaches, 0 if unknown."""
     counted, roofs = _counted(measured), _roofs(measured)
-    found = []
+    shares = []
     for each in measured:
         work, _, seconds = _work(each, counted)
         peak = _roof(each, roofs, "machine.peak") if work and seconds > 0 else 0.0
-        found.append(work / seconds / peak if work and peak else 0.0)
-    return found
+        shares.append(work / seconds / peak if work and peak else 0.0)
+    return shares
 
 
 def is_constant(metric: str, unit: str) -> bool:
@@ -66,13 +66,13 @@ class RooflinePoint:
 def points(measured: Sequence[CountedMeasurement]) -> list[RooflinePoint]:
     """One for each time whose work and traffic were counted."""
     counted = _counted(measured)
-    found = []
+    points = []
     for time in measured:
         work, traffic, seconds = _work(time, counted)
         if work and traffic and seconds > 0:
             params = [f"{name}={value}" for name, value in time.params.items()]
-            found.append(RooflinePoint(" ".join([time.metric, *params]), 1e3 * work / traffic, work / seconds))
-    return found
+            points.append(RooflinePoint(" ".join([time.metric, *params]), 1e3 * work / traffic, work / seconds))
+    return points
 
 
 def _roofs(measured: Sequence[CountedMeasurement]) -> list[CountedMeasurement]:

@@ -31,20 +31,20 @@ class Selection:
     def fields(self) -> set[str]:
         return {field for field, _ in self.terms}
 
-    def groups(self, found: Iterable[Group]) -> list[Group]:
-        return [group for group in found if all(_has(group, field, value) for field, value in self.terms)]
+    def groups(self, groups: Iterable[Group]) -> list[Group]:
+        return [group for group in groups if all(_has(group, field, value) for field, value in self.terms)]
 
 
-def selection(text: str, found: Iterable[Group]) -> Selection:
+def selection(text: str, groups: Iterable[Group]) -> Selection:
     """Read `FIELD=VALUE,...`; a word alone is the beginning of a commit, image or input hash, a node or a variant.
 
-    Raises UsageError if a field is unknown, or nothing that was `found` has such a word.
+    Raises UsageError if a field is unknown, or none of the `groups` has such a word.
     """
     terms = []
     for part in text.split(","):
         name, separator, value = part.partition("=")
         if not separator:
-            terms.append((_field_of(part, found), part))
+            terms.append((_field_of(part, groups), part))
         elif name.startswith(_PARAM):
             terms.append((f"params.{name.removeprefix(_PARAM)}", value))
         elif name in _FIELDS:
@@ -55,8 +55,8 @@ def selection(text: str, found: Iterable[Group]) -> Selection:
     return Selection(tuple(terms))
 
 
-def _field_of(word: str, found: Iterable[Group]) -> str:
-    fields = {field for field in _WORDS for group in found if _has(group, field, word)}
+def _field_of(word: str, groups: Iterable[Group]) -> str:
+    fields = {field for field in _WORDS for group in groups if _has(group, field, word)}
     if not fields:
         raise UsageError(
             f"no record has the commit, image, inputs, node or variant {word!r}",
@@ -86,11 +86,11 @@ def old(records: Sequence[Record], before: str | None, last: int | None) -> list
         except ValueError:
             raise UsageError(f"not a day: {before}", "--before", "write it as 2026-01-05") from None
         return [record for record in records if record.time < day]
-    left: dict[str, int] = {}
-    found = []
+    counts: dict[str, int] = {}
+    old_records = []
     for record in sorted(reversed(records), key=lambda record: record.time, reverse=True):
         key = identity(record)
-        left[key] = left.get(key, 0) + 1
-        if left[key] > (last or 0):
-            found.append(record)
-    return found
+        counts[key] = counts.get(key, 0) + 1
+        if counts[key] > (last or 0):
+            old_records.append(record)
+    return old_records

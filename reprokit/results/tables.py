@@ -118,11 +118,11 @@ def _without_impl(record: Record) -> dict[str, Any]:
 
 def overview(groups: Sequence[Group]) -> ReportTable:
     """One row for each benchmark's metric on each machine."""
-    found: dict[str, list[Group]] = {}
+    by_question: dict[str, list[Group]] = {}
     for group in groups:
-        found.setdefault(key_of(group, (*_QUESTION, "cpu", "gpu", "node")), []).append(group)
+        by_question.setdefault(key_of(group, (*_QUESTION, "cpu", "gpu", "node")), []).append(group)
     rows = []
-    for alike in found.values():
+    for alike in by_question.values():
         first = alike[0].identity
         rows.append(
             (
@@ -141,13 +141,13 @@ def overview(groups: Sequence[Group]) -> ReportTable:
     return ReportTable("results", "", columns, tuple(rows), words=(0, 1, 2, 6, 7, 8), keys=3)
 
 
-def by_machine(found: ReportTable) -> list[ReportTable]:
+def by_machine(overview_table: ReportTable) -> list[ReportTable]:
     """An overview for a terminal: one table for each recipe and machine, which are in its title."""
     apart: dict[str, list[tuple[str, ...]]] = {}
-    for recipe, *cells, last, node, machine in found.rows:
+    for recipe, *cells, last, node, machine in overview_table.rows:
         title = ", ".join(filter(None, (recipe, machine, node and f"node {node}")))
         apart.setdefault(title, []).append((*cells, last[:10]))
-    columns = found.columns[1:-2]
+    columns = overview_table.columns[1:-2]
     return [ReportTable(title, "", columns, tuple(rows), words=(0, 1, 5), keys=2) for title, rows in apart.items()]
 
 
