@@ -7,12 +7,13 @@ import sys
 import textwrap
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from reprokit.untrusted.terminal import console, echo, escaped
 
 Row = Sequence[str]
 _GAP = 2
+_FOLDED = 24  # longer words may be folded, such as paths
 _NO_TERMINAL = 1 << 16
 
 
@@ -38,29 +39,34 @@ def width(otherwise: int = _NO_TERMINAL) -> int:
 
 
 def table(columns: Row, rows: Iterable[Row], keys: int = 1, words: Collection[int] | None = None) -> None:
-    """Print a table. The first `keys` columns identify a row and are never folded.
+    """Print a table. The first `keys` columns identify a row, and stay whole if there is room.
 
-    `words` are the columns of words, by default all: they are left-aligned. Other cells fold between words if the
-    terminal is narrow. If the longest words do not fit beside each other, each row becomes a paragraph.
+    `words` are the columns of words, by default all: they are left-aligned. Cells fold between words, and longer words
+    such as paths anywhere. If the words do not fit beside each other, each row becomes a paragraph.
     """
     from rich.table import Table
+    from rich.text import Text
 
     cells = [tuple(escaped(text, lines=True) for text in row) for row in rows]
+    screen = _screen()
+    sizes = [screen.measure(Text("\n".join(column))) for column in zip(columns, *cells, strict=True)]
+    least = [min(each.minimum, _FOLDED) for each in sizes]
+    room = width() - _GAP * (len(columns) - 1)
+    whole = keys if sum(each.maximum for each in sizes[:keys]) + sum(least[keys:]) <= room else 0
+    if not whole and sum(least) > room:
+        for number, row in enumerate(cells):
+            if number:
+                echo()
+            pairs([(header, text) for header, text in zip(columns, row, strict=True) if text])
+        return
     shown = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for number, header in enumerate(columns):
-        left = words is None or number in words
-        shown.add_column(header, overflow="fold", no_wrap=number < keys, justify="left" if left else "right")
+        justify: Literal["left", "right"] = "left" if words is None or number in words else "right"
+        no_wrap = number < whole or sizes[number].maximum <= least[number]
+        shown.add_column(header, overflow="fold", no_wrap=no_wrap, justify=justify)
     for row in cells:
         shown.add_row(*row)
-    screen = _screen()
-    least = screen.measure(shown, options=screen.options.update_width(_NO_TERMINAL)).minimum
-    if least <= width():
-        screen.print(shown, crop=False)
-        return
-    for number, row in enumerate(cells):
-        if number:
-            echo()
-        pairs([(header, text) for header, text in zip(columns, row, strict=True) if text])
+    screen.print(shown, crop=False)
 
 
 def pairs(rows: Iterable[tuple[str, str]]) -> None:

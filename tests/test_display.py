@@ -105,9 +105,9 @@ def test_words_fit_and_none_is_lost(terminal, columns):
     text = "\n".join(lines)
     for row in ROWS:
         assert row[0] in text and row[1] in text
-    assert sum(line.count("d/") for line in lines) == 30
+    assert text.count("/") == ROWS[0][-1].count("/")
     assert "…" not in text
-    if columns in (40, 80, 110):  # the words do not fit beside each other: each row becomes a paragraph
+    if columns in (40, 80):  # the words do not fit beside each other: each row becomes a paragraph
         assert lines[0].split() == ["NAME", ROWS[0][0]]
         assert "" in lines and not any(line.startswith("PORTS") for line in lines[lines.index("") :])
 
