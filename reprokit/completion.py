@@ -41,8 +41,7 @@ def containers(incomplete: str) -> list[str]:
         found = Engine.connect().containers(["reprokit.container"])
     except ReprokitError:
         return []
-    names = [n.removeprefix("/") for c in found for n in c.get("Names") or []]
-    return [n for n in names if n.startswith(incomplete)]
+    return [container.name for container in found if container.name.startswith(incomplete)]
 
 
 def published(incomplete: str) -> list[str]:

@@ -19,7 +19,7 @@ from reprokit.container.execute import execute
 from reprokit.container.launch import usable_image
 from reprokit.container.lifecycle import stop
 from reprokit.display import notify, status
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import Engine
 from reprokit.errors import Absent, EngineError, ReprokitError, WorkFailed
 from reprokit.formatting import counted
 from reprokit.host import workspace
@@ -194,7 +194,7 @@ def _opened(
             image_state=image.state,
             image_stale=is_stale,
             image_verified=trust.verified(image.image_id),
-            lock_hash=ImageLabels.read(labels_of(engine.image(image.image_id) or {})).lock,
+            lock_hash=ImageLabels.read(_labels(engine, image.image_id)).lock,
             **checkout()._asdict(),
             node=engine.host.name,
             env_file=marks(variables),
@@ -211,20 +211,24 @@ def _image(engine: Engine, target: Target, allowed: bool) -> tuple[BuildResult, 
     Raises WorkFailed if it is or may be stale, and that is not allowed.
     """
     name = image_name(target)
-    present = engine.image(name) or {}
-    labels = labels_of(present)
-    stale = stale_image(target, labels) if present else None
-    if stale is None:
+    present = engine.image(name)
+    stale = stale_image(target, present.labels) if present else None
+    if present is None or stale is None:
         image = usable_image(engine, target)
-        return image, freshness(target, labels_of(engine.image(image.image_id) or {})) == "drifted"
+        return image, freshness(target, _labels(engine, image.image_id)) == "drifted"
     if not allowed:
         raise _refused(stale)
     if stale.unknown:
         notify(stale.problem)
-    if notice := trust.notice(present["Id"], target.label):
+    if notice := trust.notice(present.id, target.label):
         notify(notice)
-    inputs, state = ImageLabels.read(labels).inputs, trust.state(present["Id"])
-    return BuildResult(name, present["Id"], inputs, False, 0.0, state=state), None if stale.unknown else True
+    inputs, state = ImageLabels.read(present.labels).inputs, trust.state(present.id)
+    return BuildResult(name, present.id, inputs, False, 0.0, state=state), None if stale.unknown else True
+
+
+def _labels(engine: Engine, image_id: str) -> Mapping[str, str]:
+    image = engine.image(image_id)
+    return image.labels if image else {}
 
 
 def _refused(stale: StaleImage) -> WorkFailed:

@@ -17,14 +17,13 @@ from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.write import Changed
 from reprokit.container import names
 from reprokit.display import notify
-from reprokit.engine import LABEL, Engine, labels_of
+from reprokit.engine import LABEL, ContainerInfo, Engine, ImageInfo
 from reprokit.errors import UsageError
 from reprokit.filelocks import file_lock
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.interrupts import deferred
 from reprokit.oci.model import Image
-from reprokit.oci.read import EngineImage, engine_image
-from reprokit.oci.store import layers_of
+from reprokit.oci.read import engine_image
 from reprokit.untrusted.limits import LINKED_FILE
 from reprokit.untrusted.tar import Stream, members
 
@@ -36,37 +35,35 @@ _LEFT_LABELS = (
 
 
 @contextlib.contextmanager
-def snapshot(engine: Engine, name: str, patterns: Sequence[str]) -> Iterator[tuple[EngineImage, Changed, FilterReport]]:
+def snapshot(engine: Engine, name: str, patterns: Sequence[str]) -> Iterator[tuple[ImageInfo, Changed, FilterReport]]:
     """An image of the container for as long as the block runs. Files that match `patterns` are excluded.
 
     Yields the image in the engine, its changes on the way to the bundle, and a report of its files. The container is
     paused while the image is made. Raises UsageError if no such container.
     """
-    found = _container(engine, name)
-    own = found["Name"].lstrip("/")
+    container = _container(engine, name)
+    own = container.name
     tag = re.sub(r"[^A-Za-z0-9_.-]", "-", own)
     lock = paths.state() / "containers" / f"{tag}.export.lock"
     alone = file_lock(lock, f"another export of {own} is running; waiting for it")
     with alone, _committed(engine, own, tag) as reference:
         image = engine_image(engine, reference)
         report = FilterReport()
-        began = layers_of(engine.image(found["Image"]))
+        began = engine.layers(container.image)
         edits = {}
         # Some engines add no layer if nothing has changed.
         if len(image.layers) > len(began):
             top = image.layers[-1]
             edits[top] = lambda blocks: filter_layer(blocks, patterns, lambda path: _content(engine, own, path), report)
-        changed = Changed(edits, lambda exported: _finished(engine, found, exported))
-        yield replace(image, labels=_labels(found)), changed, report
+        changed = Changed(edits, lambda exported: _finished(engine, container, exported))
+        yield replace(image, labels=_labels(container)), changed, report
 
 
-def _container(engine: Engine, name: str) -> dict[str, Any]:
-    found = engine.container(name)
-    if found is None:
-        found = engine.container(names.chosen(engine, [name])[0].name)
-    if found is None:
+def _container(engine: Engine, name: str) -> ContainerInfo:
+    container = engine.container(name) or engine.container(names.chosen(engine, [name])[0].name)
+    if container is None:
         raise UsageError("no such container", name, "`docker ps -a` lists them")
-    return found
+    return container
 
 
 @contextlib.contextmanager
@@ -89,26 +86,27 @@ def _remove(engine: Engine, reference: str) -> None:
         engine.remove_image(reference)
 
 
-def _finished(engine: Engine, found: dict[str, Any], image: Image) -> Image:
+def _finished(engine: Engine, container: ContainerInfo, image: Image) -> Image:
     """The image under its name in the bundle, without this machine's data in its configuration."""
     value = json.loads(image.config)
     config = dict(value.get("config") or {})
-    config["Labels"] = _labels(found)
+    config["Labels"] = _labels(container)
     for machine in ("Hostname", "Domainname", "Image"):
         config.pop(machine, None)
-    if names.NAME in labels_of(found):
-        _as_built(engine, found, config)
+    if names.NAME in container.labels:
+        _as_built(engine, container, config)
     value["config"] = config
     for machine in ("container", "container_config"):
         value.pop(machine, None)
     value["rootfs"] = {"type": "layers", "diff_ids": [layer.diff_id for layer in image.layers]}
     text = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
-    return Image(_name(found), text, image.layers)
+    return Image(_name(container), text, image.layers)
 
 
-def _as_built(engine: Engine, found: dict[str, Any], config: dict[str, Any]) -> None:
+def _as_built(engine: Engine, container: ContainerInfo, config: dict[str, Any]) -> None:
     """Restore the image's own settings that `reprokit run` replaced: main process, user, GPUs."""
-    built = (engine.image(found["Config"]["Labels"].get(names.IMAGE, "")) or {}).get("Config") or {}
+    original = engine.image(container.labels.get(names.IMAGE, ""))
+    built = original.config if original else {}
     for key in ("Entrypoint", "Cmd", "User", "StopSignal", "Healthcheck", "ExposedPorts"):
         config.pop(key, None)
         if built.get(key):
@@ -118,16 +116,15 @@ def _as_built(engine: Engine, found: dict[str, Any], config: dict[str, Any]) -> 
     config["Env"] = env + [entry for entry in built.get("Env") or [] if entry.startswith(hidden)]
 
 
-def _labels(found: dict[str, Any]) -> dict[str, str]:
-    return {key: value for key, value in labels_of(found).items() if key not in _LEFT_LABELS}
+def _labels(container: ContainerInfo) -> dict[str, str]:
+    return {key: value for key, value in container.labels.items() if key not in _LEFT_LABELS}
 
 
-def _name(found: dict[str, Any]) -> str:
+def _name(container: ContainerInfo) -> str:
     """A recipe's container gets the name of its image, so that `reprokit shell` starts from it."""
-    labels = labels_of(found)
-    if names.NAME in labels:
-        return f"reprokit/{labels[names.RECIPE]}:{labels[names.VARIANT]}"
-    return f"container/{found['Name'].lstrip('/').lower()}:latest"
+    if names.NAME in container.labels:
+        return f"reprokit/{names.label_of(container.labels)}"
+    return f"container/{container.name.lower()}:latest"
 
 
 @contextlib.contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from reprokit.engine import ImageInfo
 from reprokit.errors import UsageError
-from reprokit.oci.read import EngineImage
 from reprokit.oci.store import Chain, LayerChains
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT, LAYERS
 
 
-def excluded_layers(images: Sequence[EngineImage], target: Iterable[Chain]) -> frozenset[str]:
+def excluded_layers(images: Sequence[ImageInfo], target: Iterable[Chain]) -> frozenset[str]:
     """The diff IDs that the target has; `target` are its images' layers, from the base up."""
     chains = LayerChains((chain, "") for chain in target)
     present: set[str] = set()

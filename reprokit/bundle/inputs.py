@@ -11,14 +11,14 @@ from typing import IO
 from reprokit.bundle.model import BundledInputs, GitPack, RecipeText
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.display import ByteProgress, notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import SourceError
 from reprokit.formatting import counted
 from reprokit.host.disk import require_space
 from reprokit.image.base.resolve import carried_name, locked_base
 from reprokit.oci.compress import Hashed
 from reprokit.oci.model import blob_path
-from reprokit.oci.read import EngineImage, engine_image
+from reprokit.oci.read import engine_image
 from reprokit.recipe.load import recipe_text
 from reprokit.supply.kinds.git.store import folder_of, pack
 from reprokit.supply.lock.file import lock_path, lock_text
@@ -52,15 +52,15 @@ def registry_bases(names: Iterable[str]) -> list[Base]:
 
 
 @contextlib.contextmanager
-def base_images(engine: Engine | None, bases: Sequence[Base], store: Store) -> Iterator[list[EngineImage]]:
+def base_images(engine: Engine | None, bases: Sequence[Base], store: Store) -> Iterator[list[ImageInfo]]:
     """These bases under their names in the bundle, for as long as the block runs. Raises as `locked_base`."""
-    found: list[EngineImage] = []
+    found: list[ImageInfo] = []
     with contextlib.ExitStack() as stack:
         for base in bases if engine else ():
             assert engine
             name = carried_name(base.digest or "")
             present = locked_base(engine, base, store)
-            if (engine.image(name) or {}).get("Id") != present.image_id:  # anyone can give another image this name
+            if engine.image_id(name) != present.image_id:  # anyone can give another image this name
                 engine.tag(present.image_id, *name.split(":"))
                 stack.callback(engine.remove_image, name)
             found.append(replace(engine_image(engine, name), labels={}))

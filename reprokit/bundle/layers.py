@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reprokit.engine.info import HistoryStep
 from reprokit.image.shell import block_of, without_boilerplate, without_step
 from reprokit.oci.model import Image
 from reprokit.oci.read import NO_LAYER
@@ -40,9 +41,9 @@ def instructions(config: bytes, count: int) -> list[str]:
     return made if len(made) == count else [""] * count
 
 
-def instructions_of(history: Sequence[Mapping[str, Any]], count: int) -> list[str]:
+def instructions_of(history: Sequence[HistoryStep], count: int) -> list[str]:
     """As `instructions`, from an engine's history, newest step first, which does not mark steps without a layer."""
-    made = [_plain({"created_by": step.get("CreatedBy"), "comment": step.get("Comment")}) for step in reversed(history)]
+    made = [_plain({"created_by": step.command, "comment": step.comment}) for step in reversed(history)]
     made = [text for text in made if not NO_LAYER.match(text)]
     return made if len(made) == count else [""] * count
 

@@ -22,7 +22,7 @@ from reprokit.image.base.resolve import carried, carried_name
 from reprokit.image.labels import kind_of_name
 from reprokit.oci.loader import STEP, Loader, as_stored
 from reprokit.oci.model import INDEX, Image
-from reprokit.oci.store import Chain, Form, ImageStore, LayerChains, layers_of
+from reprokit.oci.store import Chain, Form, ImageStore, LayerChains
 
 
 @dataclass
@@ -167,11 +167,11 @@ class _Target:
 
     def has(self, file: VerifiedBundle, image: Image) -> bool:
         """Whether the image's name belongs to the bundle's image."""
-        found = self._engine.image(image.name)
-        self.known.setdefault(image.name, {found["Id"]} if found else set())
-        if found is None or layers_of(found) != image.diff_ids:
+        present = self._engine.image(image.name)
+        self.known.setdefault(image.name, {present.id} if present else set())
+        if present is None or present.layers != image.diff_ids:
             return False
-        return bool(found["Id"] == self.store.form.id_of(as_stored(file, image, self.store)))
+        return present.id == self.store.form.id_of(as_stored(file, image, self.store))
 
     def load(self, file: VerifiedBundle, image: Image) -> None:
         """Load the image and tag it.
@@ -184,13 +184,13 @@ class _Target:
         # The user has agreed to bases (`check_names`).
         if trusted_by := self._trusted_by or ("load" if image.name in _bases(file.bundle) else ""):
             trust.record(self._engine, loader.id, "trusted", trusted_by)
-        before, known = self._engine.image(image.name), self.known[image.name]
-        if before and before["Id"] == loader.id:
+        before, known = self._engine.image_id(image.name), self.known[image.name]
+        if before == loader.id:
             self.loaded.present.append(image.name)
             return
         if before:
-            consent.require(f"there is another image called {image.name} by now", "--replace", before["Id"] in known)
-            notify(f"{image.name} moved; it pointed to {before['Id']}")
+            consent.require(f"there is another image called {image.name} by now", "--replace", before in known)
+            notify(f"{image.name} moved; it pointed to {before}")
         repository, _, tag = image.name.rpartition(":")
         self._engine.tag(loader.id, repository, tag)
         known.add(loader.id)

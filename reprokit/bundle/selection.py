@@ -6,23 +6,23 @@ from collections.abc import Mapping, Sequence
 
 from reprokit.bundle.model import ImageMetadata
 from reprokit.display import notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.labels import ImageLabels, image_name
 from reprokit.oci.model import Image
-from reprokit.oci.read import EngineImage, engine_image
+from reprokit.oci.read import engine_image
 from reprokit.recipe.find import is_recipe, recipe_file, recipe_files, target
 from reprokit.recipe.load import recipe_text
 from reprokit.supply.lock import file as lock_file
 
 
-def resolve(engine: Engine, names: Sequence[str]) -> list[EngineImage]:
+def resolve(engine: Engine, names: Sequence[str]) -> list[ImageInfo]:
     """Each image once, in the order of `names`. Raises UsageError with the command that builds a missing one."""
     found = {each.name: each for each in (_one(engine, name) for name in names)}
     return list(found.values())
 
 
-def _one(engine: Engine, name: str) -> EngineImage:
+def _one(engine: Engine, name: str) -> ImageInfo:
     if is_recipe(name):
         chosen = target(name)
         if engine.image(image_name(chosen)) is None:

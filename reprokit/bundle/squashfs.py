@@ -46,8 +46,7 @@ def write(job: ExportJob) -> Metadata:
     """Write the only image of the job. Raises EngineError if sqfstar is missing or fails."""
     (one,), engine = job.images, job.engine
     assert engine
-    described = (engine.image(one.name) or {}).get("Config") or {}
-    image = job.changed.finish(Image(one.name, json.dumps({"config": described}).encode(), ()))
+    image = job.changed.finish(Image(one.name, json.dumps({"config": dict(one.config)}).encode(), ()))
     config = json.loads(image.config)["config"]
     partial = partial_of(job.target)
     with claim(job.target) as file:
@@ -82,8 +81,8 @@ def write(job: ExportJob) -> Metadata:
 def _file_system(engine: Engine, reference: str) -> Iterator[Iterator[bytes]]:
     """The image's files as a tar, through a container that is never started."""
     for left in engine.containers([_LABEL]):
-        if time.time() - left["Created"] > _DAY_S:  # left by a killed process
-            engine.remove(left["Id"], force=True)
+        if time.time() - left.created > _DAY_S:  # left by a killed process
+            engine.remove(left.id, force=True)
     name = f"reprokit-export-{uuid.uuid4().hex[:12]}"
     body = {"Image": reference, "Cmd": ["/"], "NetworkDisabled": True, "Labels": {_LABEL: "squashfs"}}
     engine.create_container(name, body)

@@ -19,13 +19,13 @@ from reprokit.bundle.selection import describe
 from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.workspaces import add_workspace, workspace_of
 from reprokit.display import ByteProgress, notify
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
 from reprokit.host.disk import unwritable
 from reprokit.oci.compress import compress, copy
 from reprokit.oci.model import INDEX, Image, blob_path
-from reprokit.oci.read import BlobSink, Compress, Edit, EngineImage, read_images, unpacked_size
+from reprokit.oci.read import BlobSink, Compress, Edit, read_images, unpacked_size
 from reprokit.supply.store import Store
 
 # A fixed date keeps a bundle of inputs reproducible.
@@ -49,7 +49,7 @@ class ExportJob:
     """
 
     engine: Engine | None
-    images: Sequence[EngineImage]
+    images: Sequence[ImageInfo]
     target: Path
     without: frozenset[str] = frozenset()
     workspaces: Sequence[str] = ()

@@ -87,8 +87,8 @@ def _leftovers(engine: Engine) -> list[_Leftover]:
     from reprokit.image import leftovers as images
 
     old = containers.leftovers(engine)
-    mounts = [mount for each in engine.containers([]) for mount in each.get("Mounts") or ()]
-    copies = workspace.unused_copies({Path(str(mount.get("Source", ""))) for mount in mounts})
+    mounted = {Path(mount.source) for container in engine.containers([]) for mount in container.mounts}
+    copies = workspace.unused_copies(mounted)
     return [
         *(
             _Leftover(

@@ -87,12 +87,12 @@ def size(
     images: list[SizedImage] = []
     freed: list[tuple[int, int]] = []
     for chosen in targets:
-        inspected = engine.image(image_name(chosen))
-        if inspected is None:
+        image_id = engine.image_id(image_name(chosen))
+        if not image_id:
             hint = f"build it: `reprokit build {chosen.label}`"
             raise UsageError(f"{chosen.label} has no image on this engine", hint=hint)
-        images.append(sized(engine, inspected["Id"], chosen.label))
-        freed.append(freed_by_removing(engine, inspected["Id"], images[-1]))
+        images.append(sized(engine, image_id, chosen.label))
+        freed.append(freed_by_removing(engine, image_id, images[-1]))
     together = stored_together(images)
     if as_json:
         data = {each.name: _data(each, images, count) for each, count in zip(images, freed, strict=True)}

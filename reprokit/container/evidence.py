@@ -9,10 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from reprokit.container import names
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import ContainerInfo, Engine
 from reprokit.host.kills import KernelWatch, in_group, stuck
 
 _REFUSED = (b"refused", b"reset by peer", b"empty reply")
@@ -28,22 +27,21 @@ _LOOPBACK = ("7F", "00000000000000000000000001000000")
 def watching(engine: Engine, container: str) -> Iterator[Evidence]:
     """Watch a running container from now on. Of one on another machine only the exit code is known."""
     here = not engine.host.name and engine.url.startswith("unix://")
-    described = (engine.container(container) or {}) if here else {}
-    pid = int((described.get("State") or {}).get("Pid") or 0)
+    info = engine.container(container) if here else None
     # An engine in a virtual machine counts its own processes.
-    if not in_group(pid, str(described.get("Id"))):
-        described = {}
-    with KernelWatch(pid if described else 0) as kernel:
-        yield Evidence(container, described, kernel)
+    if info and not in_group(info.pid, info.id):
+        info = None
+    with KernelWatch(info.pid if info else 0) as kernel:
+        yield Evidence(container, info, kernel)
 
 
 class Evidence:
-    """`described` is the engine's description of the container, empty for one on another machine."""
+    """`info` is None for a container on another machine."""
 
     def __init__(
-        self, container: str, described: dict[str, Any], kernel: KernelWatch, proc: Path = Path("/proc")
+        self, container: str, info: ContainerInfo | None, kernel: KernelWatch, proc: Path = Path("/proc")
     ) -> None:
-        self._container, self._described, self._kernel, self._proc = container, described, kernel, proc
+        self._container, self._info, self._kernel, self._proc = container, info, kernel, proc
 
     def facts(self, code: int, output: bytes, killed: bool = False) -> tuple[str, ...]:
         """Lines about a command that ended with this exit code and output; none for a success.
@@ -52,37 +50,36 @@ class Evidence:
         """
         if code == 0:
             return ()
-        found = [*self._end(code)]
-        if self._described:
+        lines = [*self._end(code)]
+        if self._info:
             if killed:
-                found += [
+                lines += [
                     f"reprokit: {process} cannot be killed: it hangs in the kernel ({where})"
-                    for process, where in stuck(str(self._described["Id"]), self._proc)[:_MOST_STUCK]
+                    for process, where in stuck(self._info.id, self._proc)[:_MOST_STUCK]
                 ]
-            found += [
+            lines += [
                 f"reprokit: the GPU {address} stopped answering while the command ran"
                 for address in self._kernel.lost_gpus()
             ]
-            found += self._ports(output)
-        return tuple(found)
+            lines += self._ports(self._info, output)
+        return tuple(lines)
 
     def _end(self, code: int) -> Iterator[str]:
-        killed = self._kernel.killed(str(self._described.get("Id", "")))[0] if self._described else ""
+        killed = self._kernel.killed(self._info.id)[0] if self._info else ""
         if killed:
             yield f"reprokit: out of memory: the kernel killed {killed} in container {self._container}"
         else:
-            yield from self._kernel.signal_facts(code, bool(self._described))
+            yield from self._kernel.signal_facts(code, self._info is not None)
 
-    def _ports(self, output: bytes) -> Iterator[str]:
+    def _ports(self, info: ContainerInfo, output: bytes) -> Iterator[str]:
         """About published ports that the output reports as refused."""
-        labels = labels_of(self._described)
-        ports = names.settings_of(labels).ports if names.SETTINGS in labels else ()
+        ports = names.settings_of(info.labels).ports
         if not ports:
             return
         lines = (line[:_LONGEST] for line in output.lower().split(b"\n") if any(word in line for word in _REFUSED))
         refused = {int(number) for line in lines for number in _NUMBER.findall(line)}
         ports = tuple(port for port in ports if refused & {port.container, port.host})
-        listening = self._listening() if ports else None
+        listening = self._listening(info.pid) if ports else None
         if listening is None:
             return
         for port in ports:
@@ -95,9 +92,8 @@ class Evidence:
                     "loopback only"
                 )
 
-    def _listening(self) -> Mapping[int, set[str]] | None:
+    def _listening(self, pid: int) -> Mapping[int, set[str]] | None:
         """The addresses in hex that the container's processes listen on, by port; None if that is not known."""
-        pid = (self._described.get("State") or {}).get("Pid")
         found: dict[int, set[str]] = {}
         for table in ("tcp", "tcp6"):
             try:

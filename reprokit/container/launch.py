@@ -14,7 +14,7 @@ from reprokit.container.prepare import PROGRAM, prepare
 from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.user import Identity, identity
 from reprokit.display import notify
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.image import trust
@@ -167,7 +167,8 @@ def _require_fit(engine: Engine, start: Start) -> None:
     from reprokit.host.fit import image_findings, in_words
 
     gpus = engine.host.gpus()
-    for finding in image_findings(ImageLabels.read(labels_of(engine.image(start.built))).needs, gpus):
+    image = engine.image(start.built)
+    for finding in image_findings(ImageLabels.read(image.labels).needs, gpus) if image else ():
         if finding.severity == "error" and any(subject.startswith("driver=") for subject in finding.subjects):
             raise GpuRefused(
                 f"the NVIDIA driver is too old for this image: {in_words(finding)}",
@@ -178,7 +179,7 @@ def _require_fit(engine: Engine, start: Start) -> None:
             notify(in_words(finding))
 
 
-def built_image(engine: Engine, target: Target) -> dict[str, Any]:
+def built_image(engine: Engine, target: Target) -> ImageInfo:
     """Inspect the target's image. Raises UsageError if it has not been built."""
     image = engine.image(image_name(target))
     if image is None:
@@ -193,10 +194,10 @@ def usable_image(engine: Engine, target: Target) -> BuildResult:
     if not engine.host.name:
         return built(engine, target)
     image = built_image(engine, target)
-    if notice := trust.notice(image["Id"], target.label, engine.host.name):
+    if notice := trust.notice(image.id, target.label, engine.host.name):
         notify(notice)
-    inputs = ImageLabels.read(labels_of(image)).inputs
-    return BuildResult(image_name(target), image["Id"], inputs, False, 0.0, state=trust.state(image["Id"]))
+    inputs = ImageLabels.read(image.labels).inputs
+    return BuildResult(image_name(target), image.id, inputs, False, 0.0, state=trust.state(image.id))
 
 
 @contextlib.contextmanager

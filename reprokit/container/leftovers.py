@@ -9,7 +9,6 @@ from reprokit.container import lifecycle, names
 from reprokit.container.names import RecipeContainer
 from reprokit.engine import Engine
 from reprokit.image import made, trust
-from reprokit.image.entries import full_id
 
 
 @dataclass(frozen=True)
@@ -28,17 +27,17 @@ def leftovers(engine: Engine) -> list[LeftoverContainer]:
     Only containers of images that were built here or are trusted: anyone can copy labels. Raises EngineError.
     """
     ours = made.entries(engine).keys() | trust.entries().keys()
-    listed = {each["Names"][0].lstrip("/"): each for each in engine.containers([names.NAME], sizes=True)}
+    infos = {info.name: info for info in engine.containers([names.NAME], sizes=True)}
     found = []
     for container in names.known_containers(engine):
-        each = listed.get(container.name)
-        if each is None or container.owner != os.getuid() or container.state not in ("created", "exited", "dead"):
+        info = infos.get(container.name)
+        if info is None or container.owner != os.getuid() or container.state not in ("created", "exited", "dead"):
             continue
-        image = engine.image(f"reprokit/{container.label}")
-        if full_id(each["ImageID"]) not in ours or (image and image["Id"] == container.image):
+        image = engine.image_id(f"reprokit/{container.label}")
+        if info.image not in ours or image == container.image:
             continue
         why = "stopped, and its image was rebuilt" if image else "stopped, and its image was removed"
-        found.append(LeftoverContainer(each["Id"], container, why, int(each.get("SizeRw") or 0)))
+        found.append(LeftoverContainer(info.id, container, why, info.size))
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
 
 from reprokit import paths
 from reprokit.container import gpu, log, mounts, names, prepare
@@ -20,7 +19,7 @@ from reprokit.container.recreate import (
 )
 from reprokit.container.settings import DEFAULTS, ContainerSettings, Port, RunOptions, changes, merge
 from reprokit.display import notify
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import ContainerInfo, Engine
 from reprokit.errors import UsageError
 from reprokit.filelocks import file_lock
 from reprokit.host.mounts import BindMount
@@ -42,96 +41,93 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
     name = options.name or usual_name(engine, target)
     with _locked(engine, name):
         recover(engine, name, _own_names(name))
-        found = engine.container(name)
-        if found is not None:
-            _check_ours(engine, name, found, target, origin)
-            if options.replace_stale and _outdated(engine, target, found, options):
+        container = engine.container(name)
+        if container is not None:
+            _check_ours(engine, container, target, origin)
+            if options.replace_stale and _outdated(engine, target, container, options):
                 _remove(engine, name)
-                found = None
-            elif not options.stale and _must_renew(engine, target, found):
+                container = None
+            elif not options.stale and _must_renew(engine, target, container):
                 engine.host.workspace(target)  # the rebuilt recipe may have other folders in it
-                found = _renew(engine, target, origin, found, options)
-        if stale := staleness(engine, target, found):
+                container = _renew(engine, target, origin, container, options)
+        if stale := staleness(engine, target, container):
             notify(stale.line)
-        if found is None:
+        if container is None:
             with Store().in_use():  # `clean` must not remove the image or the workspace meanwhile
                 _create(engine, target, origin, name, options)
         else:
-            _adapt(engine, target, found, options)
+            _adapt(engine, target, container, options)
     return name
 
 
 def renewed(engine: Engine, target: Target, name: str) -> None:
     """Recreate a running container, with its settings, if its image was rebuilt. Raises as `ensure_running`."""
     with _locked(engine, name):
-        found = engine.container(name)
-        if found is not None and _must_renew(engine, target, found):
-            settings = names.settings_of(found["Config"]["Labels"])
+        container = engine.container(name)
+        if container is not None and _must_renew(engine, target, container):
+            settings = names.settings_of(container.labels)
             origin = names.ContainerOrigin(settings.workspace, settings.recipe_file)
-            _renew(engine, target, origin, found, DEFAULTS)
+            _renew(engine, target, origin, container, DEFAULTS)
 
 
-def _must_renew(engine: Engine, target: Target, found: dict[str, Any]) -> bool:
+def _must_renew(engine: Engine, target: Target, container: ContainerInfo) -> bool:
     """Whether the image was rebuilt. A container that is kept for its changed files stays as it is."""
-    name = found["Name"].lstrip("/")
-    return _is_rebuilt(engine, target, found) and names.before_kept(name) == name
+    return _is_rebuilt(engine, target, container) and names.before_kept(container.name) == container.name
 
 
-def _is_rebuilt(engine: Engine, target: Target, found: dict[str, Any]) -> bool:
-    image = engine.image(image_name(target))
-    return image is not None and image["Id"] != found["Config"]["Labels"].get(names.IMAGE)
+def _is_rebuilt(engine: Engine, target: Target, container: ContainerInfo) -> bool:
+    return engine.image_id(image_name(target)) not in ("", container.labels.get(names.IMAGE))
 
 
 def _renew(
-    engine: Engine, target: Target, origin: names.ContainerOrigin, found: dict[str, Any], options: RunOptions
-) -> dict[str, Any]:
+    engine: Engine, target: Target, origin: names.ContainerOrigin, container: ContainerInfo, options: RunOptions
+) -> ContainerInfo | None:
     """Recreate a container of the rebuilt image with its settings, these options and the recipe's present links."""
-    required = merge(names.settings_of(found["Config"]["Labels"]), options)
+    required = merge(names.settings_of(container.labels), options)
     required = replace(required, workspace=origin.workspace, recipe_file=origin.recipe_file)
     required = replace(required, links=mounts.links_of(target, required.mounts))
     hint = "end them first, or use the older image: --stale"
-    require_possible(engine, found, required, "is of an image that was rebuilt", hint)
-    return renew(engine, found, target, required)
+    require_possible(engine, container, required, "is of an image that was rebuilt", hint)
+    return renew(engine, container, target, required)
 
 
-def _outdated(engine: Engine, target: Target, found: dict[str, Any], options: RunOptions) -> bool:
+def _outdated(engine: Engine, target: Target, container: ContainerInfo, options: RunOptions) -> bool:
     """Whether a new container would have another image, or other settings that only the recipe and the host give."""
-    if _is_rebuilt(engine, target, found):
+    if _is_rebuilt(engine, target, container):
         return True
-    current = names.settings_of(found["Config"]["Labels"])
+    current = names.settings_of(container.labels)
     required = replace(current, shm=options.shm or target.variant.shm, links=mounts.links_of(target, current.mounts))
     if options.gpus is None:
         required = replace(required, gpus=_recipe_gpus(engine, target))
     return current != required
 
 
-def _adapt(engine: Engine, target: Target, found: dict[str, Any], options: RunOptions) -> None:
+def _adapt(engine: Engine, target: Target, container: ContainerInfo, options: RunOptions) -> None:
     """Make a container that exists run with these options."""
-    name = found["Name"].lstrip("/")
-    current = names.settings_of(found["Config"]["Labels"])
+    name, current = container.name, names.settings_of(container.labels)
     required = merge(current, options)
     if required.mounts != current.mounts:
         mounts.require_no_link(name, target, current.mounts, required.mounts)
     if changed := changes(current, required):
-        recreate(engine, found, target, required, changed)
-    elif not found["State"].get("Running"):
+        recreate(engine, container, target, required, changed)
+    elif not container.running:
         for mount in current.mounts:
             engine.host.require_source(mount)
         # In other containers the idle program belongs to the commands' user, who could replace it anyway.
-        if found["Config"]["User"] != found["Config"]["Labels"].get(names.USER):
+        if container.user != container.labels.get(names.USER):
             prepare.put_program(engine, name)
         engine.start(name)
-    elif found["State"].get("Paused"):
+    elif container.state == "paused":
         raise UsageError(f"{name} is paused", hint=f"docker unpause {name}")
 
 
-def staleness(engine: Engine, target: Target, found: dict[str, Any] | None) -> read.StaleImage | None:
+def staleness(engine: Engine, target: Target, container: ContainerInfo | None) -> read.StaleImage | None:
     """Whether a container, or without one the target's image, is not what would be built now."""
-    if found and _is_rebuilt(engine, target, found):
-        name = found["Name"].lstrip("/")
+    if container and _is_rebuilt(engine, target, container):
+        name = container.name
         return read.StaleImage(f"{name} is from an older build", f"`reprokit rm --force {name}` removes it")
-    described = found or engine.image(image_name(target))
-    return read.stale_image(target, labels_of(described)) if described else None
+    described = container or engine.image(image_name(target))
+    return read.stale_image(target, described.labels) if described else None
 
 
 def stop(engine: Engine, name: str) -> None:
@@ -150,8 +146,8 @@ def remove(engine: Engine, name: str) -> None:
 def remove_stopped(engine: Engine, name: str, container_id: str) -> bool:
     """Remove the container with this name and ID, with its files and its log. False if it runs, or is another one."""
     with _locked(engine, name):
-        found = engine.container(name)
-        if found is None or found["Id"] != container_id or found["State"].get("Running"):
+        container = engine.container(name)
+        if container is None or container.id != container_id or container.running:
             return False
         engine.remove(container_id)
         drop_snapshots(engine, name)
@@ -187,20 +183,14 @@ def _own_names(name: str) -> list[str]:
     return [name, names.before_kept(name)]
 
 
-def _label(found: dict[str, Any]) -> str:
-    labels = labels_of(found)
-    return f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
-
-
-def _check_ours(
-    engine: Engine, name: str, found: dict[str, Any], target: Target, origin: names.ContainerOrigin
-) -> None:
+def _check_ours(engine: Engine, container: ContainerInfo, target: Target, origin: names.ContainerOrigin) -> None:
+    name, labels = container.name, container.labels
     # An image can have the labels of our containers, but no image has the idle program.
-    if found["Config"].get("Entrypoint") != list(IDLE) or not is_ours(engine, found, _own_names(name)):
+    if container.entrypoint != IDLE or not is_ours(engine, container, _own_names(name)):
         raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
-    settings = names.settings_of(found["Config"]["Labels"])
-    if _label(found) != target.label or not origin.made(settings):
-        owner = _label(found) if _label(found) != target.label else f"another checkout, {names.checkout(settings)}"
+    settings, label = names.settings_of(labels), names.label_of(labels)
+    if label != target.label or not origin.made(settings):
+        owner = label if label != target.label else f"another checkout, {names.checkout(settings)}"
         hint = f"choose another with --name, or `reprokit rm {name}`"
         raise UsageError(f"the container {name!r} belongs to {owner}", hint=hint)
 
@@ -221,7 +211,7 @@ def _create(engine: Engine, target: Target, origin: names.ContainerOrigin, name:
     settings = merge(settings, options)
     settings = replace(settings, links=mounts.links_of(target, settings.mounts))
     drop_snapshots(engine, name)  # of a container that was removed by hand
-    start = Start.of(target, name, image["Id"], target.variant.workdir)
+    start = Start.of(target, name, image.id, target.variant.workdir)
     start = replace(start, links=settings.links, capabilities=options.capabilities)
     launch(engine, start, settings, target.variant.requires.gpu == "optional" and options.gpus is None)
 

@@ -24,8 +24,7 @@ def listed(engine: Engine, every: bool) -> list[dict[str, Any]]:
         if not (every or container.owner == uid):
             continue
         if container.label not in images:
-            image = engine.image(f"reprokit/{container.label}")
-            images[container.label] = image["Id"] if image else None
+            images[container.label] = engine.image_id(f"reprokit/{container.label}") or None
         current = images[container.label]
         settings = container.settings
         if container.recipe not in origins:

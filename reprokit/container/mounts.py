@@ -7,13 +7,13 @@ The recipe's other folders are links inside the container.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import Any
 
 from reprokit.engine import Engine
 from reprokit.engine.failures import address_source
+from reprokit.engine.info import ContainerMount
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.mounts import BindMount, own_container
 from reprokit.recipe.find import Target
@@ -80,15 +80,15 @@ def as_engine_paths(engine: Engine, mounts: Iterable[BindMount]) -> tuple[BindMo
     outside = engine.container(own) if own else None
     if outside is None:
         return tuple(mounts)
-    return tuple(translate(mount, outside.get("Mounts") or []) for mount in mounts)
+    return tuple(translate(mount, outside.mounts) for mount in mounts)
 
 
-def translate(mount: BindMount, own_mounts: Iterable[Mapping[str, Any]]) -> BindMount:
+def translate(mount: BindMount, own_mounts: Iterable[ContainerMount]) -> BindMount:
     """Replace a source inside the user's own container by the host's path for it. Raises EngineError."""
     source = PurePosixPath(mount.source)
     deepest = max(
-        (m for m in own_mounts if source.is_relative_to(m["Destination"])),
-        key=lambda m: len(m["Destination"]),
+        (own for own in own_mounts if source.is_relative_to(own.target)),
+        key=lambda own: len(own.target),
         default=None,
     )
     if deepest is None:
@@ -97,7 +97,7 @@ def translate(mount: BindMount, own_mounts: Iterable[Mapping[str, Any]]) -> Bind
             f"{mount.target}",
             hint="use a folder that the machine mounts into that container; REPROKIT_HOME moves workspaces to one",
         )
-    return replace(mount, source=str(PurePosixPath(deepest["Source"]) / source.relative_to(deepest["Destination"])))
+    return replace(mount, source=str(PurePosixPath(deepest.source) / source.relative_to(deepest.target)))
 
 
 def _below(path: str, folder: str) -> bool:

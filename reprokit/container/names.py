@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 
 from reprokit.container.settings import ContainerSettings, from_label
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.host.workspace import mark
 from reprokit.recipe import find as recipes
@@ -106,12 +106,12 @@ def known_containers(engine: Engine) -> list[RecipeContainer]:
     name, counts.
     """
     found = []
-    for listed in engine.containers([NAME]):
-        name, labels = listed["Names"][0].lstrip("/"), listed["Labels"]
-        if labels[NAME] in (name, before_kept(name)) and re.fullmatch("[0-9]{1,10}", labels.get(OWNER, "")):
+    for info in engine.containers([NAME]):
+        name, labels = info.name, info.labels
+        if labels.get(NAME) in (name, before_kept(name)) and re.fullmatch("[0-9]{1,10}", labels.get(OWNER, "")):
             recipe, variant, image = labels.get(RECIPE, "?"), labels.get(VARIANT, "?"), labels.get(IMAGE, "")
-            state, created = listed.get("State", "unknown"), int(listed.get("Created", 0))
             owner, settings = int(labels[OWNER]), settings_of(labels)
+            state, created = info.state or "unknown", int(info.created)
             found.append(RecipeContainer(name, recipe, variant, image, owner, state, created, settings))
     return sorted(found, key=lambda container: container.name)
 
@@ -144,10 +144,17 @@ def target_of(container: RecipeContainer) -> Target | None:
 
 def command_user(engine: Engine, container: str) -> str:
     """The default user of a container's commands: `uid:gid`, or "" for the container's own user."""
-    return labels_of(engine.container(container)).get(USER, "")
+    info = engine.container(container)
+    return info.labels.get(USER, "") if info else ""
+
+
+def label_of(labels: Mapping[str, str]) -> str:
+    """The `recipe:variant` in a container's labels."""
+    return f"{labels.get(RECIPE)}:{labels.get(VARIANT)}"
 
 
 def settings_of(labels: Mapping[str, str]) -> ContainerSettings:
+    """The settings in a container's labels; the defaults if there are none that can be read."""
     try:
         return from_label(labels.get(SETTINGS, "{}"))
     except (ValueError, json.JSONDecodeError):  # made by another version of reprokit

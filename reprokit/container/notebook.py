@@ -67,13 +67,13 @@ def serve(engine: Engine, target: Target, options: RunOptions, ready: Callable[[
     WorkFailed.
     """
     name = options.name or usual_name(engine, target)
-    found = engine.container(name)
-    settings = names.settings_of(found["Config"]["Labels"]) if found else ContainerSettings()
+    present = engine.container(name)
+    settings = names.settings_of(present.labels) if present else ContainerSettings()
     network = options.network or settings.network
     if network == "none":
         raise UsageError("Jupyter needs a network, and this container has none", name, "use --network bridge")
     published = next((p for p in settings.ports if p.container == INSIDE), None)
-    if found and published and not found["State"].get("Running") and not engine.host.port_is_free(published.host):
+    if present and published and not present.running and not engine.host.port_is_free(published.host):
         published = None
     port = next(iter(options.ports), None) or published or Port("127.0.0.1", free_port(engine, INSIDE), INSIDE)
     on_host = network == "host"
@@ -116,7 +116,8 @@ def _serve(engine: Engine, container: str, port: Port, on_host: bool, ready: Cal
 
 def _free_port(engine: Engine, container: str, port: Port) -> None:
     """Stop the container: the engine publishes a port for as long as its container runs."""
-    if running_commands(engine, engine.container(container) or {}):
+    info = engine.container(container)
+    if info and running_commands(engine, info):
         notify(f"port {port.host} stays in use: other commands run in {container}")
         return
     stop(engine, container)

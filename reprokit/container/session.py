@@ -6,7 +6,6 @@ import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 from urllib.parse import urlsplit
 
 from reprokit.container import names
@@ -18,7 +17,7 @@ from reprokit.container.settings import ContainerSettings, RunOptions, merge
 from reprokit.container.terminal import at_terminal, interact
 from reprokit.container.user import is_root, resolved
 from reprokit.display import notify
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import ContainerInfo, Engine
 from reprokit.errors import UsageError
 from reprokit.image import trust
 from reprokit.image.labels import failed_name
@@ -49,7 +48,7 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
         )
     of_recipe = names.prefix(target.recipe.name, target.variant_name)
     name = options.name or f"{of_recipe}-failed-{secrets.token_hex(3)}"
-    start = Start.of(target, name, image["Id"], (image.get("Config") or {}).get("WorkingDir") or "/")
+    start = Start.of(target, name, image.id, str(image.config.get("WorkingDir") or "/"))
     settings = merge(ContainerSettings(shm=target.variant.shm, root=True), replace(options, name=None))
     launch(engine, start, settings, False)
     with removed_at_end(engine, name):
@@ -61,11 +60,12 @@ def in_container(engine: Engine, container: str, command: Command, target: Targe
 
     The command also gets the caller's proxies. A terminal is only used if the caller is at one.
     """
-    described = engine.container(container) or {}
-    labels = labels_of(described)
+    info = engine.container(container)
+    if info is None:
+        raise UsageError("no such container", container)
+    labels = info.labels
     settings = names.settings_of(labels)
-    label = f"{labels.get(names.RECIPE)}:{labels.get(names.VARIANT)}"
-    if notice := trust.notice(labels.get(names.IMAGE, ""), label, engine.host.name):
+    if notice := trust.notice(labels.get(names.IMAGE, ""), names.label_of(labels), engine.host.name):
         notify(notice)
     if node := engine.host.name:
         for port in settings.ports:
@@ -77,7 +77,7 @@ def in_container(engine: Engine, container: str, command: Command, target: Targe
         notify(f"{unreachable}: not passed on, the proxy is on the host's loopback; --network host reaches it")
     if bare := [name for name in proxies.bare if name not in command.env]:
         notify(f"{', '.join(bare)}: passed without the proxy's password; -e {bare[0]} passes the complete value")
-    user = numeric_user(engine, container, described, command.user) if command.user else None
+    user = numeric_user(engine, info, command.user) if command.user else None
     command = replace(command, env=proxies.variables | dict(command.env), user=user, tty=tty)
     return interact(engine, container, command, target)
 
@@ -123,12 +123,12 @@ def _on_loopback(proxy: str) -> bool:
     return host in ("localhost", "::1") or host.startswith("127.")
 
 
-def numeric_user(engine: Engine, container: str, described: Mapping[str, Any], user: str) -> str:
+def numeric_user(engine: Engine, container: ContainerInfo, user: str) -> str:
     """`--user` as `uid:gid`. Raises UsageError for root in a container that was not made for root."""
-    if is_root(user) and not described["Config"]["User"].startswith("0:"):
+    if is_root(user) and not container.user.startswith("0:"):
         raise UsageError(
-            f"{container} was not made for root, who has no rights in it",
+            f"{container.name} was not made for root, who has no rights in it",
             hint="`reprokit run --user root ...` recreates it, with its files",
         )
-    etc = read_etc(engine, container)
+    etc = read_etc(engine, container.name)
     return resolved(user, etc.passwd, etc.group)

@@ -1,9 +1,8 @@
-"""The connection to an engine: how it is found, what it reports of itself, and names that the API may be given."""
+"""The connection to an engine: how it is found, what it reports of itself, and which names the API accepts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import docker
@@ -24,11 +23,6 @@ _PART = r"[A-Za-z0-9_][A-Za-z0-9_.:@+-]*"
 _NAME = re.compile(rf"(\[[0-9A-Fa-f:.]+\](:\d+)?/)?{_PART}(/{_PART})*")
 _LONGEST_NAME = 512
 _Client = TypeVar("_Client", bound="EngineClient")
-
-
-def labels_of(described: Mapping[str, Any] | None) -> dict[str, str]:
-    """The labels of an inspected image or container; none if there is none."""
-    return ((described or {}).get("Config") or {}).get("Labels") or {}
 
 
 class EngineClient:
@@ -75,17 +69,31 @@ class EngineClient:
         with translated():
             return self.api.version()
 
+    def stream(self, path: str, *names: str, **options: Any) -> requests.Response:
+        """The answer to a GET whose body is not read yet, of a path of the API. docker-py reads bodies to their end."""
+        address = self.api._url(path, *names)
+        return self.api.get(address, stream=True, timeout=self.api.timeout, **options)
+
+
+def checked(answer: requests.Response) -> requests.Response:
+    """Raises docker.errors.APIError if the engine refused."""
+    try:
+        answer.raise_for_status()
+    except requests.HTTPError as error:
+        docker.errors.create_api_error_from_http_exception(error)
+    return answer
+
 
 def _guarded(client: docker.APIClient) -> docker.APIClient:
     """Make the client check every name before it becomes part of an API address."""
     unchecked = client._url
 
-    def checked(path: str, *names: str, **options: Any) -> str:
+    def url(path: str, *names: str, **options: Any) -> str:
         for name in names:
             _check_name(name)
         return unchecked(path, *names, **options)
 
-    client._url = checked
+    client._url = url
     return client
 
 

@@ -4,33 +4,37 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import json
 from collections.abc import Iterator
 from typing import IO, Any
 
 import docker.errors
 import requests
 
-from reprokit.engine.client import EngineClient
+from reprokit.engine.client import EngineClient, checked
 from reprokit.engine.failures import translated
+from reprokit.engine.info import ChangedPath, ContainerInfo, PathStatus, VolumeInfo, full_id
 from reprokit.engine.stream import CommandStream
+from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import CONTAINER_FILE, Limit
+
+_DELETED = 2  # the API's kind of change
 
 
 class Containers(EngineClient):
     """The calls of the Engine API about containers and their networks."""
 
-    def containers(self, labels: list[str], sizes: bool = False) -> list[dict[str, Any]]:
+    def containers(self, labels: list[str], sizes: bool = False) -> list[ContainerInfo]:
         """Containers that carry all `labels`, running or not; with `sizes` also the bytes of their own files."""
         with translated():
             # podman refuses a filter without a value.
-            return self.api.containers(all=True, size=sizes, filters={"label": labels} if labels else None)
+            listed = self.api.containers(all=True, size=sizes, filters={"label": labels} if labels else None)
+        return [ContainerInfo.of(each) for each in listed]
 
-    def container(self, name: str) -> dict[str, Any] | None:
+    def container(self, name: str) -> ContainerInfo | None:
         """Inspect a container; None if no container has that name."""
         with translated():
             try:
-                return self.api.inspect_container(name)
+                return ContainerInfo.of(self.api.inspect_container(name))
             except docker.errors.NotFound:
                 return None
 
@@ -60,15 +64,16 @@ class Containers(EngineClient):
         with translated(where=container):
             self.api.rename(container, name)
 
-    def changes(self, container: str) -> list[dict[str, Any]]:
-        """The paths that differ from the container's image: `Path`, and `Kind`: 0 changed, 1 added, 2 deleted."""
+    def changes(self, container: str) -> list[ChangedPath]:
+        """The paths that differ from the container's image."""
         with translated(where=container):
-            return self.api.diff(container) or []
+            changes = self.api.diff(container) or []
+        return [ChangedPath(str(each["Path"]), each["Kind"] == _DELETED) for each in changes]
 
     def commit(self, container: str, repository: str, tag: str) -> str:
         """Make an image of a container's file system; returns its id."""
         with translated(where=container):
-            return self.api.commit(container, repository=repository, tag=tag)["Id"]
+            return full_id(self.api.commit(container, repository=repository, tag=tag)["Id"])
 
     def logs(self, container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
         """What the main process wrote, the last `tail` lines or all; with `follow` until it ends."""
@@ -133,15 +138,14 @@ class Containers(EngineClient):
         """As `get_archive`, in blocks. Raises UsageError beyond the limit."""
         # An error of the caller's block is none of the engine: `translated` is around no `yield` to it.
         with translated(where=container):
-            url = self.api._url("/containers/{0}/archive", container)
-            # docker-py's get_archive cannot stop before the end.
-            answer = self.api._get(url, params={"path": path}, headers={"Accept-Encoding": "identity"}, stream=True)
+            plain = {"Accept-Encoding": "identity"}
+            answer = self.stream("/containers/{0}/archive", container, params={"path": path}, headers=plain)
         with contextlib.closing(answer):
             if answer.status_code == requests.codes.not_found:
                 yield None
                 return
             with translated(where=container):
-                self.api._raise_for_status(answer)
+                checked(answer)
             yield _bounded(answer.raw, container, path, limit)
 
     def export(self, container: str) -> Iterator[bytes]:
@@ -149,18 +153,15 @@ class Containers(EngineClient):
         with translated(where=container):
             yield from self.api.export(container)
 
-    def status(self, container: str, path: str) -> dict[str, Any] | None:
-        """What a path of a container is, without following a link in its last part; None if there is nothing.
-
-        `mode` has the bits of Go's `fs.FileMode`, `linkTarget` the path in the container that a link leads to.
-        """
+    def status(self, container: str, path: str) -> PathStatus | None:
+        """What a path of a container is, without following a link in its last part; None if there is nothing."""
         with translated(where=container):
             url = self.api._url("/containers/{0}/archive", container)
             answer = self.api.head(url, params={"path": path}, timeout=self.api.timeout)
             if answer.status_code == requests.codes.not_found:
                 return None
-            self.api._raise_for_status(answer)
-            return json.loads(base64.b64decode(answer.headers["X-Docker-Container-Path-Stat"]))
+            status = parsed(base64.b64decode(checked(answer).headers["X-Docker-Container-Path-Stat"]))
+            return PathStatus(int(status["mode"]), str(status["linkTarget"]))
 
     def put_archive(self, container: str, folder: str, tar: bytes | IO[bytes]) -> None:
         """Unpack a tar into a folder of a container."""
@@ -177,10 +178,9 @@ class Containers(EngineClient):
                 self.api.create_volume(name)
                 return True
 
-    def volumes(self) -> dict[str, str]:
-        """All volumes by name, with the time at which each was made (ISO 8601)."""
+    def volumes(self) -> list[VolumeInfo]:
         with translated():
-            return {volume["Name"]: str(volume.get("CreatedAt", "")) for volume in self.api.volumes()["Volumes"] or ()}
+            return [VolumeInfo.of(each) for each in self.api.volumes()["Volumes"] or ()]
 
     def remove_volume(self, name: str) -> None:
         with translated(where=name):

@@ -56,6 +56,9 @@ def translated(kind: type[ReprokitError] = EngineError, where: str = "") -> Iter
         raise EngineError(
             f"the engine stopped answering: {root_cause(error)}", where, "start it again and repeat the command"
         ) from None
+    except (LookupError, TypeError, ValueError) as error:
+        fault = f"{type(error).__name__}: {error}"
+        raise EngineError(f"the engine's answer is not one of the Engine API ({fault})", where) from error
 
 
 def without_errors(events: Iterator[dict[str, Any]], where: str) -> Iterator[dict[str, Any]]:

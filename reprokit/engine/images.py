@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Generator, Iterator
 from typing import IO, Any
@@ -11,10 +10,13 @@ from typing import IO, Any
 import docker.auth
 import docker.errors
 import requests
+from docker.utils.json_stream import json_stream
 
-from reprokit.engine.client import EngineClient
+from reprokit.engine.client import EngineClient, checked
 from reprokit.engine.failures import translated, without_errors
+from reprokit.engine.info import HistoryStep, ImageInfo, full_id
 from reprokit.errors import EngineError, SourceError
+from reprokit.untrusted.documents import parsed
 
 _SAVE_BLOCK = 2 << 20
 _REGISTRY_TIMEOUT_S = 20
@@ -23,31 +25,42 @@ _REGISTRY_TIMEOUT_S = 20
 class Images(EngineClient):
     """The calls of the Engine API about images."""
 
-    def image(self, reference: str) -> dict[str, Any] | None:
+    def image(self, reference: str) -> ImageInfo | None:
         """Inspect an image; None if no image has that name."""
         with translated():
             try:
-                return self.api.inspect_image(reference)
+                return ImageInfo.of(self.api.inspect_image(reference))
             except docker.errors.ImageNotFound:
                 return None
 
-    def images(self, labels: list[str], steps: bool = False) -> list[dict[str, Any]]:
+    def image_id(self, reference: str) -> str:
+        """The ID of an image, "" if no image has that name."""
+        image = self.image(reference)
+        return image.id if image else ""
+
+    def layers(self, reference: str) -> tuple[str, ...]:
+        """The diff IDs of an image from the base up, none if no image has that name."""
+        image = self.image(reference)
+        return image.layers if image else ()
+
+    def images(self, labels: list[str], steps: bool = False) -> list[ImageInfo]:
         """Images that carry all `labels`; with `steps` also the intermediate images of builds."""
         with translated():
             # podman refuses a filter without a value.
-            return self.api.images(filters={"label": labels} if labels else None, all=steps)
+            listed = self.api.images(filters={"label": labels} if labels else None, all=steps)
+        return [ImageInfo.of(each) for each in listed]
 
     def has_blobs(self, image_id: str) -> bool:
         """Whether a containerd store has every blob of an image, without which it can be neither saved nor pushed."""
         with translated():
             # docker-py's images() does not know `manifests`, which Engine 28 needs to report missing blobs.
-            listed = self.api._result(self.api._get(self.api._url("/images/json"), params={"manifests": 1}), json=True)
+            listed = checked(self.stream("/images/json", params={"manifests": 1})).json()
         return complete(listed, image_id)
 
-    def history(self, reference: str) -> list[dict[str, Any]]:
+    def history(self, reference: str) -> list[HistoryStep]:
         """The steps that made an image, the newest first; none if its config names none."""
         with translated():
-            return self.api.history(reference) or []
+            return [HistoryStep.of(each) for each in self.api.history(reference) or ()]
 
     def registry_digest(self, reference: str) -> str:
         """Ask the registry for the digest of `reference`. Raises SourceError, after 20 s at most."""
@@ -75,9 +88,9 @@ class Images(EngineClient):
     def credentials(self, registry: str) -> tuple[str, str] | None:
         """User and password for a registry's host from Docker's configuration; None if it has none."""
         with translated(where=registry):
-            found = docker.auth.resolve_authconfig(self.api._auth_configs, registry) or {}
-        known = {key.lower(): value for key, value in found.items()}
-        return (known["username"], known["password"]) if known.get("username") and known.get("password") else None
+            entry = docker.auth.load_config().resolve_authconfig(registry) or {}
+        login = {key.lower(): value for key, value in entry.items()}
+        return (login["username"], login["password"]) if login.get("username") and login.get("password") else None
 
     def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
         """Push an image to the registry in its name; yields the engine's progress events. Raises SourceError."""
@@ -89,20 +102,21 @@ class Images(EngineClient):
         """Make an image of one layer from a tar of a file system; returns its id."""
         with translated():
             answer = self.api.import_image_from_stream(_blocks(stream), changes=changes)
-        last = json.loads(answer.strip().splitlines()[-1])
+        last = parsed(answer.strip().splitlines()[-1])
         if "error" in last:
             raise EngineError(last["error"], f"{repository}:{tag}")
         # Not in the import: podman 4.3 ignores its tag, and calls the image `latest`.
         self.tag(last["status"], repository, tag)
-        return last["status"]
+        return full_id(last["status"])
 
     def save(self, *references: str) -> Generator[bytes, None, None]:
         """Save images, each under its name, as one tar that holds a shared layer once; yields its blocks."""
-        with translated(where=", ".join(references)):
+        with (
+            translated(where=", ".join(references)),
             # docker-py's get_image takes one name.
-            answer = self.api._get(self.api._url("/images/get"), params={"names": references}, stream=True)
-            with contextlib.closing(answer):
-                yield from self.api._stream_raw_result(answer, _SAVE_BLOCK, False)
+            contextlib.closing(self.stream("/images/get", params={"names": references})) as answer,
+        ):
+            yield from checked(answer).iter_content(_SAVE_BLOCK)
 
     def load(self, stream: IO[bytes] | Iterator[bytes]) -> list[str]:
         """Load images from `save` under the names in the tar; returns the ids of unnamed ones. Raises EngineError."""
@@ -111,8 +125,8 @@ class Images(EngineClient):
             # Unpacking a large layer takes longer than any timeout, and containerd's store reports nothing meanwhile.
             # docker-py's load_image cannot change the timeout that all calls share.
             address, form = self.api._url("/images/load"), {"quiet": False}
-            answer = self.api._post(address, data=_blocks(stream), params=form, stream=True, timeout=None)
-            for event in self.api._stream_helper(answer, decode=True):
+            answer = self.api.post(address, data=_blocks(stream), params=form, stream=True, timeout=None)
+            for event in json_stream(answer.iter_content(None)):
                 # containerd's store keeps an image that it could not unpack, and reports that as plain output.
                 line = str(event.get("stream") or "")
                 failed = line if line.startswith("Error unpacking") else ""
@@ -132,9 +146,9 @@ class Images(EngineClient):
 
 def complete(listed: list[dict[str, Any]], image_id: str) -> bool:
     """Whether a containerd store lists an image as complete: until Engine 26 it lists no other images."""
-    found = next((image for image in listed if image["Id"] == image_id), None)
-    manifests = (found or {}).get("Manifests")
-    return found is not None and (manifests is None or any(m["Available"] for m in manifests if m["Kind"] == "image"))
+    image = next((image for image in listed if image["Id"] == image_id), {})
+    manifests = image.get("Manifests")
+    return bool(image) and (manifests is None or any(m["Available"] for m in manifests if m["Kind"] == "image"))
 
 
 def _blocks(stream: IO[bytes] | Iterator[bytes]) -> Iterator[bytes]:

@@ -277,8 +277,8 @@ def _connected(engine: Engine, name: str, control: socket.socket) -> socket.sock
             control.close()
             connection.settimeout(None)
             return connection
-        state = engine.container(name)
-        if state is None or not state["State"]["Running"]:
+        container = engine.container(name)
+        if container is None or not container.running:
             break
     raise EngineError("the build's container does not start", name, "the engine's own log may say why")
 

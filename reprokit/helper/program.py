@@ -44,7 +44,7 @@ def helper_image(engine: Engine) -> str:
     manifest = [{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]
     files = {"layer.tar": layer, "config.json": config, "manifest.json": json.dumps(manifest).encode()}
     engine.load(iter([tar_of(files)]))
-    return str((engine.image(name) or {}).get("Id", _digest(config)))
+    return engine.image_id(name) or _digest(config)
 
 
 def _digest(content: bytes) -> str:

@@ -13,7 +13,7 @@ from secrets import token_hex
 from reprokit import paths
 from reprokit.compat.model import KnownHost
 from reprokit.display import notify
-from reprokit.engine import OWN_IMAGES, Engine, labels_of
+from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.explain.last import explained
 from reprokit.filelocks import file_lock
@@ -117,8 +117,8 @@ def built(engine: Engine, target: Target) -> BuildResult:
     An unverified image is used with a notice. Raises WorkFailed if `check` finds errors, unless the present image,
     built here or trusted, was built with `--force`.
     """
-    present = engine.image(image_name(target)) or {}
-    force = trust.known(present.get("Id", "")) and ImageLabels.read(labels_of(present)).forced
+    present = engine.image(image_name(target))
+    force = present is not None and trust.known(present.id) and ImageLabels.read(present.labels).forced
     image = build(engine, target, BuildOptions(forced=errors_of(target, force), unverified=True))
     if notice := trust.notice(image.image_id, target.label):
         notify(notice)
@@ -192,22 +192,21 @@ class _Build:
     def same(self, required: str) -> BuildResult | None:
         """The image of the same inputs, if it was built here or is trusted: anyone can copy a label."""
         image = None if self.options.no_cache else self.engine.image(self.name)
-        if image is None or (found := ImageLabels.read(labels_of(image))).inputs != required:
+        if image is None or (labels := ImageLabels.read(image.labels)).inputs != required:
             return None
-        image_id = str(image["Id"])
-        state = trust.state(image_id)
+        state = trust.state(image.id)
         if state == "unverified" and not self.options.unverified:
-            if image_id != self.reported:
+            if image.id != self.reported:
                 notify(
-                    f"{self.name} ({image_id[:19]}) is unverified (not built here, not trusted), so it is built again; "
+                    f"{self.name} ({image.id[:19]}) is unverified (not built here, not trusted), so it is built again; "
                     f"to use it as it is: `reprokit images trust {self.target.label}`"
                 )
-            self.reported = image_id
+            self.reported = image.id
             return None
-        if found.drift:
+        if labels.drift:
             notify(f"{self.name} was built with --drift: it has newer apt packages than the lock names")
         seconds = time.monotonic() - self.started
-        return BuildResult(self.name, image_id, required, False, seconds, state=state)
+        return BuildResult(self.name, image.id, required, False, seconds, state=state)
 
     def run(self, inputs: Inputs) -> BuildResult:
         notify(f"base {inputs.base.described}")

@@ -98,12 +98,12 @@ def matches(path: str, pattern: str) -> bool:
 def _resolved(engine: Engine, container: str, path: str) -> tuple[str, bool] | None:
     """The path at the end of links, and whether it is a folder."""
     for _ in range(_MOST_LINKS):
-        found = engine.status(container, path)
-        if found is None:
+        status = engine.status(container, path)
+        if status is None:
             return None
-        if not found["mode"] & _LINK:
-            return path, bool(found["mode"] & _DIR)
-        path = str(found["linkTarget"])
+        if not status.mode & _LINK:
+            return path, bool(status.mode & _DIR)
+        path = status.link
     return None
 
 

@@ -70,9 +70,9 @@ class EntryList(Generic[E]):
             with file_lock(_folder() / "lock", waiting), Folder(_folder()) as folder:
                 found = self.read()
                 # After the entries were read, so that each entry's image already exists.
-                here = {full_id(image["Id"]) for image in engine.images([], steps=True)}
+                present = {image.id for image in engine.images([], steps=True)}
                 name = engine_name(engine)
-                found = {i: entry for i, entry in found.items() if i in here or entry.engine != name}
+                found = {i: entry for i, entry in found.items() if i in present or entry.engine != name}
                 yield found
                 entries: list[Any] = [*found.values()]
                 with folder.replacing(self._file) as file:
@@ -95,11 +95,6 @@ class EntryList(Generic[E]):
 def engine_name(engine: Engine) -> str:
     """What tells engines apart, whatever their address."""
     return str(engine.info().get("ID") or engine.url)
-
-
-def full_id(image_id: str) -> str:
-    """Add the algorithm, which podman omits."""
-    return image_id if image_id.startswith("sha256:") else f"sha256:{image_id}"
 
 
 def now() -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from reprokit.display import notify
 from reprokit.engine import OWN_IMAGES, Engine
+from reprokit.errors import EngineError
 from reprokit.image.copying import Trees
 from reprokit.image.dockerfile import (
     Copy,
@@ -39,7 +40,7 @@ from reprokit.image.stage import StageRun, Turns, mounted, numbered
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, small_entries
 from reprokit.oci.model import Image, Layer
-from reprokit.oci.store import Chain, ImageStore, LayerChains, form_of, layers_of
+from reprokit.oci.store import Chain, ImageStore, LayerChains, form_of
 from reprokit.supply.store import key_of
 
 
@@ -239,16 +240,15 @@ class Executor:
             found = self.evaluated[parent]
             return Evaluated(found.settings.copy(), found.key, [], parent)
         image = self.scratch() if base == "scratch" else self.plan.base_of(base)
-        described = self.engine.image(image) or {}
-        config = {key: value for key, value in (described.get("Config") or {}).items() if key in _KEPT and value}
-        history = [
-            {"created_by": str(each.get("CreatedBy") or ""), "empty_layer": not each.get("Size")}
-            for each in reversed(self.engine.history(image))
+        info = self.engine.image(image)
+        if info is None:
+            raise EngineError("the engine has no image to begin at", image)
+        config = {key: value for key, value in info.config.items() if key in _KEPT and value}
+        history: list[dict[str, Any]] = [
+            {"created_by": each.command, "empty_layer": not each.size} for each in reversed(self.engine.history(image))
         ]
-        layers = layers_of(described)
-        settings = Settings(config, {}, str(described.get("Author") or ""))
-        key = key_of({"layers": list(layers), "config": config})
-        return Evaluated(settings, key, _fitting(history, layers), base=image)
+        key = key_of({"layers": list(info.layers), "config": config})
+        return Evaluated(Settings(config, {}, info.author), key, _fitting(history, info.layers), base=image)
 
     def scratch(self) -> str:
         """An image of nothing."""
@@ -358,7 +358,7 @@ class Executor:
         return found
 
     def _layers(self, image: str) -> int:
-        return len(layers_of(self.engine.image(image))) if image else 0
+        return len(self.engine.layers(image)) if image else 0
 
     def sealed(
         self, name: str, image: str, settings: Settings, history: list[dict[str, Any]], labels: Mapping[str, str]
@@ -367,7 +367,7 @@ class Executor:
         own = settings.copy()
         own.config["Labels"] = {**(own.config.get("Labels") or {}), **labels}
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        return self._loaded(name, own, layers_of(self.engine.image(image)), history, image, created)
+        return self._loaded(name, own, self.engine.layers(image), history, image, created)
 
     def _loaded(
         self, name: str, settings: Settings, layers: Chain, history: list[dict[str, Any]], of: str, created: str
@@ -388,7 +388,7 @@ class Executor:
         if name == self.plan.name:
             self.cache.announce(form.id_of(image))
         self.engine.load(iter([small_entries([image]) + END]))
-        return str((self.engine.image(name) or {}).get("Id", image.id))
+        return self.engine.image_id(name) or image.id
 
 
 # Of the OCI image specification, and Docker's own (moby/docker-image-spec).

@@ -6,16 +6,13 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from reprokit.engine import OWN_IMAGES, Engine
+from reprokit.engine import OWN_IMAGES, Engine, ImageInfo
 from reprokit.errors import ReprokitError
 from reprokit.helper.container import NAME
-from reprokit.image.entries import full_id
-from reprokit.image.made import MadeEntry, above, entries, names_of, step_name
+from reprokit.image.made import MadeEntry, entries, step_name
 from reprokit.recipe import find
 from reprokit.recipe.load import load_file
 
@@ -44,24 +41,30 @@ def leftovers(engine: Engine, gone: Collection[str] = ()) -> list[LeftoverImage]
     An image stays if it has a name of the user's, if a container or an image that stays needs it, or if it is the
     cache of a recipe's present image or last build. Raises EngineError.
     """
-    listed = {full_id(image["Id"]): image for image in engine.images([], steps=True)}
-    parents = {one: full_id(image["ParentId"]) for one, image in listed.items() if image.get("ParentId")}
-    containers = [each for each in engine.containers([]) if each["Id"] not in gone]
-    names = {name.lstrip("/") for each in containers for name in each.get("Names") or ()}
-    known = _Known({one: entry for one, entry in entries(engine).items() if one in listed}, listed, names)
-    reasons = {one: why for one in known.made if (why := known.reason(one))}
-    for one, image in listed.items():
-        names_here = names_of(image)
-        if one not in known.made and names_here and all(name.startswith(step_name("")) for name in names_here):
+    images = {image.id: image for image in engine.images([], steps=True)}
+    containers = [container for container in engine.containers([]) if container.id not in gone]
+    made = {one: entry for one, entry in entries(engine).items() if one in images}
+    use = _Use(made, images, {container.name for container in containers})
+    reasons = {one: why for one in made if (why := use.reason(one))}
+    for one, image in images.items():
+        if one not in made and image.names and all(name.startswith(step_name("")) for name in image.names):
             reasons[one] = "left by an interrupted build"
-    needed = {full_id(each["ImageID"]) for each in containers} | (listed.keys() - reasons.keys())
+    needed = {container.image for container in containers} | (images.keys() - reasons.keys())
     for one in needed:
-        for kept in (one, *above(one, parents)):
+        for kept in _chain(images, one):
             reasons.pop(kept, None)
-    compared = {one for one, image in listed.items() if names_of(image)} | known.made.keys()
-    sizes = _sizes({one: (_layers(engine, one), int(listed[one]["Size"])) for one in compared}, reasons)
-    found = [LeftoverImage(one, tuple(names_of(listed[one])), why, sizes[one]) for one, why in reasons.items()]
-    return sorted(found, key=lambda image: len([*above(image.id, parents)]), reverse=True)
+    compared = {one for one, image in images.items() if image.names} | made.keys()
+    sizes = _sizes({one: (engine.layers(one), images[one].size) for one in compared}, reasons)
+    unused = [LeftoverImage(one, images[one].names, why, sizes[one]) for one, why in reasons.items()]
+    return sorted(unused, key=lambda image: len(_chain(images, image.id)), reverse=True)
+
+
+def _chain(images: Mapping[str, ImageInfo], image_id: str) -> list[str]:
+    """An image and those that it was built on, nearest first."""
+    chain = [image_id]
+    while image_id in images and (image_id := images[image_id].parent):
+        chain.append(image_id)
+    return chain
 
 
 def remove(engine: Engine, image: LeftoverImage) -> bool:
@@ -69,7 +72,7 @@ def remove(engine: Engine, image: LeftoverImage) -> bool:
     present = engine.image(image.id)
     if present is None:  # removed with one above it
         return True
-    if {*names_of(present)} != {*image.names}:
+    if {*present.names} != {*image.names}:
         return False
     with suppress(ReprokitError):  # without force, the engine refuses if a container or an image needs it
         for name in image.names or (image.id,):
@@ -82,40 +85,25 @@ def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
 
     What is less than an hour old may belong to another user's build, which is about to use it.
     """
-    made = {each["Names"][0].lstrip("/"): each for each in engine.containers([])}
-    old = time.time() - _STALE_S
-    containers = (
-        name
-        for name, each in made.items()
-        if name.startswith(NAME) and each.get("State") == "created" and each["Created"] < old
-    )
-    mounted = {mount.get("Name") for each in made.values() for mount in each.get("Mounts") or ()}
-    volumes = (
-        name
-        for name, when in engine.volumes().items()
-        if name.startswith(NAME) and name not in mounted and _seconds(when) < old
-    )
-    return {
-        **{("container", name): partial(engine.remove, name, force=True) for name in containers},
-        **{("volume", name): partial(engine.remove_volume, name) for name in volumes},
-    }
+    containers, old = engine.containers([]), time.time() - _STALE_S
+    mounted = {mount.name for container in containers for mount in container.mounts}
+    removals: dict[tuple[str, str], Callable[[], None]] = {}
+    for each in containers:
+        if each.name.startswith(NAME) and each.state == "created" and each.created < old:
+            removals["container", each.name] = partial(engine.remove, each.name, force=True)
+    for volume in engine.volumes():
+        if volume.name.startswith(NAME) and volume.name not in mounted and volume.created < old:
+            removals["volume", volume.name] = partial(engine.remove_volume, volume.name)
+    return removals
 
 
-def _seconds(when: str) -> float:
-    """A time of the engine in Unix time; now for one that is not known."""
-    try:
-        return datetime.fromisoformat(when.replace("Z", "+00:00")).timestamp()
-    except ValueError:
-        return time.time()
-
-
-class _Known:
-    """What reprokit made on an engine, and why an image of that is not needed."""
+class _Use:
+    """Says why an image that reprokit made is not needed."""
 
     def __init__(
-        self, made: Mapping[str, MadeEntry], listed: Mapping[str, dict[str, Any]], containers: Collection[str]
+        self, made: Mapping[str, MadeEntry], images: Mapping[str, ImageInfo], containers: Collection[str]
     ) -> None:
-        self.made, self._listed, self._containers = made, listed, containers
+        self._made, self._images, self._containers = made, images, containers
         self._recipes: dict[tuple[str, str], bool] = {}
         last: dict[str, int] = {}
         for entry in made.values():
@@ -126,12 +114,12 @@ class _Known:
             for one, entry in made.items()
             if entry.build
             and self._has_recipe(entry.owner, entry.recipe)
-            and (int(entry.build) == last[entry.owner] or (entry.role == "image" and names_of(listed[one])))
+            and (int(entry.build) == last[entry.owner] or (entry.role == "image" and images[one].names))
         }
 
     def reason(self, one: str) -> str:
         """Why the image is unused; "" if it may be in use."""
-        entry, names = self.made[one], names_of(self._listed[one])
+        entry, names = self._made[one], self._images[one].names
         if not names:
             if entry.role == "image":
                 return f"replaced by a newer build of {entry.owner}" if entry.owner else "replaced by a newer build"
@@ -171,10 +159,6 @@ def _has_variant(file: Path, variant: str) -> bool:
         return file.is_file() and variant in load_file(file).variants
     except ReprokitError:  # a recipe with a mistake is still a recipe
         return True
-
-
-def _layers(engine: Engine, one: str) -> tuple[str, ...]:
-    return tuple(((engine.image(one) or {}).get("RootFS") or {}).get("Layers") or ())
 
 
 def _sizes(images: Mapping[str, tuple[tuple[str, ...], int]], goes: Collection[str]) -> dict[str, int]:

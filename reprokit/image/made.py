@@ -8,16 +8,14 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from reprokit import paths
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError, SourceError
-from reprokit.image import trust
-from reprokit.image.entries import EntryList, engine_name, full_id, now
+from reprokit.image.entries import EntryList, engine_name, now
 from reprokit.recipe.find import Target
 from reprokit.supply.store import key_of
 
@@ -25,7 +23,6 @@ from reprokit.supply.store import key_of
 _STEPS = f"{OWN_IMAGES}/step"
 # How engines say that a registry has no such image.
 _ABSENT = re.compile(r"(?i)not found|manifest unknown|name unknown|does not exist")
-_DOCKER_HUB = re.compile(r"^docker\.io/(library/)?")
 Role = Literal["image", "step", "failed", "base", "stage", "snapshot"]
 
 
@@ -52,23 +49,15 @@ _LIST = EntryList("made.json", MadeEntry, "images that reprokit made")
 
 
 def entries(engine: Engine) -> dict[str, MadeEntry]:
-    """The images that reprokit made on this engine, by ID. Raises EngineError if they cannot be read.
-
-    Earlier versions recorded the images of builds only as built here.
-    """
+    """The images that reprokit made on this engine, by ID. Raises EngineError if they cannot be read."""
     name = engine_name(engine)
-    found = {
-        entry.id: MadeEntry(entry.id, "image", "", name, entry.time)
-        for entry in trust.entries().values()
-        if entry.state == "built here" and entry.engine == name
-    }
-    return found | {entry.id: entry for entry in _LIST.read().values() if entry.engine == name}
+    return {entry.id: entry for entry in _LIST.read().values() if entry.engine == name}
 
 
 def record(engine: Engine, image_id: str, role: Role, owner: str) -> None:
     """Record one image that was just made. Raises EngineError."""
     with _LIST.changing(engine) as found:
-        found[full_id(image_id)] = MadeEntry(full_id(image_id), role, owner, engine_name(engine), now())
+        found[image_id] = MadeEntry(image_id, role, owner, engine_name(engine), now())
 
 
 def step_name(key: str) -> str:
@@ -126,13 +115,13 @@ class Steps:
             raise
         for _ in self._engine.pull(reference):
             pass
-        image = str((self._engine.image(reference) or {}).get("Id", ""))
-        self._foreign.add(full_id(image))
-        self._used[full_id(image)] = key
+        image = self._engine.image_id(reference)
+        self._foreign.add(image)
+        self._used[image] = key
         self._engine.tag(image, *self.name(key).rsplit(":", 1))
         self._engine.remove_image(reference)
         self.keep(key, image)
-        return full_id(image)
+        return image
 
     def share(self) -> None:
         """Push the steps that this build used to the repository that was asked for. Raises SourceError."""
@@ -153,14 +142,13 @@ class Steps:
         """
         name = step_name(key_of(key + self._apart + self.origin))
         recorded = {one for images in self._known.values() for one in images}
-        if (image := self._engine.image(name)) and full_id(image["Id"]) not in recorded:
+        if (image := self._engine.image_id(name)) and image not in recorded:
             with suppress(ReprokitError):
                 self._engine.remove_image(name)
         return name
 
     def keep(self, key: str, image: str) -> None:
         """Record a step's image, which was just committed. Raises EngineError."""
-        image = full_id(image)
         self._known.setdefault(key + self._apart, []).append(image)
         if self.origin:
             self._foreign.add(image)
@@ -172,7 +160,7 @@ class Steps:
     def announce(self, image_id: str) -> None:
         """Record the image that is about to be loaded. Raises EngineError."""
         with _LIST.changing(self._engine) as found:
-            found[full_id(image_id)] = self._entry(full_id(image_id), "image", "")
+            found[image_id] = self._entry(image_id, "image", "")
 
     def finish(self, image_id: str = "") -> None:
         """Record what this build used, and its image. Raises EngineError."""
@@ -180,7 +168,7 @@ class Steps:
             for one in self._used.keys() & found.keys():
                 found[one] = replace(self._entry(one, "step", found[one].key), role=found[one].role)
             if image_id:
-                found[full_id(image_id)] = self._entry(full_id(image_id), "image", "")
+                found[image_id] = self._entry(image_id, "image", "")
 
     def drop(self) -> None:
         """Remove the steps that this build committed, so that no later build uses them."""
@@ -194,22 +182,10 @@ class Steps:
         return MadeEntry(image, role, self._target.label, whose, now(), path, self._build, key, origin)
 
 
-def above(image_id: str, parents: dict[str, str]) -> Iterable[str]:
-    """The images that this one was built on, nearest first; `parents` has the ID of each image's own."""
-    while image_id := parents.get(image_id, ""):
-        yield image_id
-
-
 def drop_replaced(engine: Engine) -> None:
     """Remove images of recipes that lost their name to a newer build, and what only they need."""
-    known = {one for one, entry in entries(engine).items() if entry.role == "image"}
+    made = {one for one, entry in entries(engine).items() if entry.role == "image"}
     for image in engine.images([]):
-        if full_id(image["Id"]) in known and not names_of(image):
+        if image.id in made and not image.names:
             with suppress(ReprokitError):  # a container or another image needs it
-                engine.remove_image(image["Id"])
-
-
-def names_of(image: dict[str, Any]) -> list[str]:
-    """The names of an image in the engine's list, as Docker writes them: podman adds Docker Hub's host."""
-    names = (_DOCKER_HUB.sub("", name) for name in image.get("RepoTags") or ())
-    return [name for name in names if name != "<none>:<none>"]
+                engine.remove_image(image.id)

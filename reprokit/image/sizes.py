@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from reprokit.engine.info import HistoryStep
 from reprokit.image.shell import block_of
 
 Steps = tuple[tuple[str, int], ...]
@@ -35,12 +36,12 @@ class SizedImage:
         return self.steps[: min(common, _common([n for _, n in self.steps], [n for _, n in other.steps]))]
 
 
-def sized_image(name: str, layers: Sequence[str], history: Sequence[Mapping[str, Any]]) -> SizedImage:
+def sized_image(name: str, layers: Sequence[str], history: Sequence[HistoryStep]) -> SizedImage:
     """An image from its diff IDs, and an engine's history, newest step first."""
     return SizedImage(name, tuple(layers), _steps(history))
 
 
-def sizes_by_block(history: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+def sizes_by_block(history: Sequence[HistoryStep]) -> dict[str, int]:
     """Bytes by block from an engine's history, newest step first; steps after the last block are `settings`."""
     return _sums(_steps(history))
 
@@ -59,12 +60,12 @@ def freed(image: SizedImage, others: Sequence[SizedImage]) -> int:
     return image.size - max((_size(image.shared(other)) for other in others), default=0)
 
 
-def _steps(history: Sequence[Mapping[str, Any]]) -> Steps:
+def _steps(history: Sequence[HistoryStep]) -> Steps:
     found: list[tuple[str, int]] = []
     waiting: list[int] = []
     for step in reversed(history):
-        waiting += [count] if (count := int(step.get("Size") or 0)) > 0 else []
-        if block := block_of(str(step.get("CreatedBy", ""))):
+        waiting += [step.size] if step.size > 0 else []
+        if block := block_of(step.command):
             found += [(block, count) for count in waiting]
             waiting = []
     return (*found, *(("settings", count) for count in waiting))

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from reprokit.engine import Engine
-from reprokit.image.entries import EntryList, engine_name, full_id, now
+from reprokit.engine import Engine, full_id
+from reprokit.image.entries import EntryList, engine_name, now
 
 State = Literal["built here", "trusted", "unverified"]
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reprokit.config.nodes import Node
+from reprokit.engine import ImageInfo
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
 from reprokit.filelocks import try_acquire
 from reprokit.host.disk import ENGINE_HINT, require_space
@@ -20,7 +21,6 @@ from reprokit.nodes.remote_staging import RemoteStaging, forget, prepare
 from reprokit.nodes.ssh import Lost, SshConnection, last_line
 from reprokit.oci.blob_folder import StoredBlob
 from reprokit.oci.model import Image
-from reprokit.oci.read import EngineImage
 from reprokit.oci.store import Form
 from reprokit.untrusted.documents import parsed, understood
 
@@ -182,7 +182,7 @@ class Delivery:
         self._changed()
 
 
-def _missing(images: Sequence[EngineImage], engine: Inventory) -> list[str]:
+def _missing(images: Sequence[ImageInfo], engine: Inventory) -> list[str]:
     """The layers that the node lacks, each once, in the order of the images.
 
     In a graph-driver store a layer counts only on top of those below it, in containerd's only by a known blob.
@@ -202,7 +202,7 @@ def _with_blobs(image: Image, blobs: Mapping[str, StoredBlob], engine: Inventory
     return replace(image, layers=tuple(replace(layer, blob=known.get(layer.diff_id)) for layer in image.layers))
 
 
-def _others(engine: Inventory, images: Sequence[EngineImage]) -> list[str]:
+def _others(engine: Inventory, images: Sequence[ImageInfo]) -> list[str]:
     """Names that belong to other images on the node."""
     taken = {tag for present in engine.images for tag in present.tags}
     return [image.name for image in images if image.name in taken and not engine.has(image)]

@@ -8,12 +8,12 @@ from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator
 
+from reprokit.engine import ImageInfo
 from reprokit.errors import EngineError
 from reprokit.nodes.config import find
 from reprokit.nodes.probe import free_bytes
 from reprokit.nodes.ssh import SshConnection, last_line
 from reprokit.oci.model import Descriptor, ImageManifest, Size
-from reprokit.oci.read import EngineImage
 from reprokit.oci.store import Chain, Form, LayerChains, form_of
 from reprokit.untrusted.documents import parsed, validated
 from reprokit.untrusted.limits import LAYERS
@@ -89,7 +89,7 @@ class Inventory:
         known = [(image.layers, image.manifest.layers) for image in self.images if image.manifest]
         return {diff_id: blob for layers, blobs in known for diff_id, blob in zip(layers, blobs, strict=False)}
 
-    def has(self, image: EngineImage) -> bool:
+    def has(self, image: ImageInfo) -> bool:
         """Whether this image has its name there."""
         return any(image.name in each.tags and image.id in each.ids for each in self.images)
 

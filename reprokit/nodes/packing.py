@@ -6,13 +6,13 @@ import threading
 from collections.abc import Collection, Sequence
 
 from reprokit.display import ByteProgress
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import UsageError
 from reprokit.image.labels import kind_of_name
 from reprokit.nodes.spool import Spool
 from reprokit.oci.blob_folder import StoredBlob
 from reprokit.oci.model import Image
-from reprokit.oci.read import EngineImage, engine_image, layer_sizes, read_images
+from reprokit.oci.read import engine_image, layer_sizes, read_images
 
 _LOOK_EVERY_S = 0.1
 
@@ -21,7 +21,7 @@ class PackingStopped(Exception):
     """Packing failed or was interrupted."""
 
 
-def image_to_send(engine: Engine, name: str) -> EngineImage:
+def image_to_send(engine: Engine, name: str) -> ImageInfo:
     """Raises UsageError if the engine has no such image, or if its name is reserved."""
     found = engine_image(engine, name)
     if kind_of_name(found.name) == "reserved":
@@ -35,7 +35,7 @@ class Packing:
     `count` threads call `need` once each; then `pack` runs.
     """
 
-    def __init__(self, engine: Engine, images: Sequence[EngineImage], spool: Spool, count: int) -> None:
+    def __init__(self, engine: Engine, images: Sequence[ImageInfo], spool: Spool, count: int) -> None:
         self.spool, self.images = spool, tuple(images)
         self.sizes = {key: size for image in images for key, size in layer_sizes(engine, image).items()}
         self._engine, self._waiting = engine, count

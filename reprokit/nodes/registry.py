@@ -6,11 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
 
 from reprokit import consent, paths
 from reprokit.display import ByteProgress, notify, progress
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.host.fit import require_image
@@ -58,14 +57,14 @@ def push(engine: Engine, reference: ImageReference, target: Target | None) -> Tr
     if image is None:
         raise UsageError(f"{label} has not been built", hint=f"reprokit build {label}")
     try:
-        if target and freshness(target, labels_of(image)) == "other inputs":
+        if target and freshness(target, image.labels) == "other inputs":
             notify(f"this image of {label} is older than its lock; rebuild it with `reprokit build {label}`")
     except UsageError as error:
         notify(f"it is unknown whether this image of {label} is older than its lock: {error.message}")
     with (
         _one_at_a_time(engine, f"push {reference.named}"),
         _explained(reference),
-        _named(engine, image["Id"], reference),
+        _named(engine, image.id, reference),
         progress(f"pushing {reference.named}") as on_progress,
     ):
         transfer = TransferProgress(on_progress)
@@ -114,33 +113,33 @@ def pull(
     if image is None:
         raise WorkFailed("the engine pulled the image but does not have all of it", name)
     try:
-        ours = _requested_name(reference, target, labels_of(image))
-        _agree(engine, ours, {image["Id"]}, movable, replace)
+        ours = _requested_name(reference, target, image.labels)
+        _agree(engine, ours, {image.id}, movable, replace)
     except (WorkFailed, UsageError):
         if summary:  # a refused image is removed
             with suppress(ReprokitError):
                 engine.remove_image(name)
         raise
     engine.tag(name, *ours.split(":"))
-    if notice := trust.notice(image["Id"], ours.removeprefix("reprokit/")):
+    if notice := trust.notice(image.id, ours.removeprefix("reprokit/")):
         notify(notice)
     # The image may be meant for other hosts: findings are reported, not errors.
-    require_image(ours, ImageLabels.read(labels_of(image)).needs, engine.host.gpus(), True)
+    require_image(ours, ImageLabels.read(image.labels).needs, engine.host.gpus(), True)
     return Transferred(ours, digest, summary)
 
 
 def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str], replace: bool) -> None:
     """Ask once before moving an existing tag to another image. Raises UsageError."""
-    before = engine.image(name)
-    if before and before["Id"] not in {*coming, *movable}:
+    before = engine.image_id(name)
+    if before and before not in {*coming, *movable}:
         consent.require(f"there is another image called {name}", "--replace", replace)
-        movable.add(before["Id"])
+        movable.add(before)
 
 
-def _complete(engine: Engine, name: str) -> dict[str, Any] | None:
+def _complete(engine: Engine, name: str) -> ImageInfo | None:
     """The image as the engine describes it; None if the engine lacks it, or has it without its blobs."""
     image = engine.image(name)
-    if image and is_containerd(engine.info().get("DriverStatus")) and not engine.has_blobs(image["Id"]):
+    if image and is_containerd(engine.info().get("DriverStatus")) and not engine.has_blobs(image.id):
         return None
     return image
 
@@ -190,14 +189,14 @@ def _requested_name(reference: ImageReference, target: Target | None, labels: Ma
 @contextmanager
 def _named(engine: Engine, image: str, reference: ImageReference) -> Iterator[None]:
     """Tag the image with the registry's name while it is pushed; a lasting tag would keep old images."""
-    before = engine.image(reference.named)
+    before = engine.image_id(reference.named)
     engine.tag(image, reference.repository, reference.variant)
     try:
         yield
     finally:
         with suppress(ReprokitError):
             if before:
-                engine.tag(before["Id"], reference.repository, reference.variant)
+                engine.tag(before, reference.repository, reference.variant)
             else:
                 engine.remove_image(reference.named)
 

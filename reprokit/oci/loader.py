@@ -13,15 +13,15 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from reprokit.display import ByteProgress
-from reprokit.engine import LABEL
+from reprokit.engine import LABEL, ImageInfo
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, as_json, header, padding, small_entries
 from reprokit.oci.model import Image, Layer, blob_path
-from reprokit.oci.store import Form, ImageStore, LayerChains, layers_of
+from reprokit.oci.store import Form, ImageStore, LayerChains
 
 LOADING = f"{LABEL}.loading"
 # After a break the engine's layers are not sent again. Docker keeps a copy of at most two steps (or two layers, where
@@ -63,9 +63,9 @@ class Loader:
             raise EngineError("the engine has other layers than the bundle's image", self._image.name)
         self._store.chains.add(self._layers, self.id)
         # After an interrupt these images stay, so that the next attempt can resume.
-        for listed in self._unfinished():
+        for image in self._unfinished():
             with contextlib.suppress(ReprokitError):
-                self._engine.remove_image(listed["Id"])
+                self._engine.remove_image(image.id)
 
     def _attempts(self) -> None:
         try:
@@ -139,20 +139,18 @@ class Loader:
         """
         if self._store.form is not Form.BLOBS:
             return self._store.chains
-        unfinished = (listed["Id"] for listed in self._unfinished())
-        return LayerChains((layers_of(self._engine.image(image_id)), image_id) for image_id in unfinished)
+        return LayerChains((self._engine.layers(image.id), image.id) for image in self._unfinished())
 
-    def _unfinished(self) -> list[dict[str, Any]]:
+    def _unfinished(self) -> list[ImageInfo]:
         """The unnamed images of the image's first layers.
 
         Images built on a stranger's image inherit its labels, so one with a name is not among them.
         """
-        found = self._engine.images([f"{LOADING}={self._image.id}"])
-        return [listed for listed in found if not set(listed.get("RepoTags") or ()) - {"<none>:<none>"}]
+        return [image for image in self._engine.images([f"{LOADING}={self._image.id}"]) if not image.names]
 
     def _complete(self) -> bool:
-        found = self._engine.image(self.id)
-        return found is not None and layers_of(found) == self._layers
+        image = self._engine.image(self.id)
+        return image is not None and image.layers == self._layers
 
     def _count(self, count: int) -> None:
         if self._stopped:

@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from reprokit.display import ByteProgress
-from reprokit.engine import Engine, labels_of
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import EngineError, UsageError
 from reprokit.oci.compress import Write, compress
 from reprokit.oci.docker_archive import ArchivedImage, ArchivedLayer, ArchiveReader, LayerPaths
 from reprokit.oci.model import Descriptor, Image, Layer
-from reprokit.oci.store import layers_of
 
 Compress = Callable[[Iterator[bytes], Write], Layer]
 # The steps of a history that make no layer, as the classic builder and BuildKit write them.
@@ -43,43 +42,31 @@ class BlobSink(Protocol):
     def begin(self) -> AbstractContextManager[BlobWriter]: ...
 
 
-@dataclass(frozen=True)
-class EngineImage:
-    """An image as the engine describes it: `size` in bytes, `layers` are diff IDs from the base up."""
-
-    name: str
-    id: str
-    size: int
-    layers: tuple[str, ...]
-    labels: Mapping[str, str]
-
-
-def engine_image(engine: Engine, reference: str) -> EngineImage:
-    """Raises UsageError if the engine has no such image, or the image has no name to be loaded under."""
-    found = engine.image(reference)
-    if found is None:
+def engine_image(engine: Engine, reference: str) -> ImageInfo:
+    """An image with one name, under which it can be loaded. Raises UsageError if it is missing or has no name."""
+    image = engine.image(reference)
+    if image is None:
         raise UsageError("the engine has no image of this name", reference, "`reprokit build` makes a recipe's image")
-    tags = found.get("RepoTags") or []
-    asked = reference if ":" in reference.rpartition("/")[2] else f"{reference}:latest"
-    named = [tag for tag in tags if _short(tag) == _short(asked)] or tags
-    if not named:
+    if not image.names:
         raise UsageError("the image has no name to load it under", reference, "give it one with `docker tag`")
-    labels = labels_of(found)
-    return EngineImage(_short(named[0]), found["Id"], found.get("Size", 0), layers_of(found), labels)
+    requested = _short(reference if ":" in reference.rpartition("/")[2] else f"{reference}:latest")
+    names = [_short(name) for name in image.names]
+    name = requested if requested in names else names[0]
+    return replace(image, names=(name,))
 
 
-def layer_sizes(engine: Engine, image: EngineImage) -> dict[str, int]:
+def layer_sizes(engine: Engine, image: ImageInfo) -> dict[str, int]:
     """Approximate uncompressed bytes by diff ID; empty if the engine's history does not show them."""
     steps = engine.history(image.name)[::-1]
-    made = [step.get("Size") or 0 for step in steps if not NO_LAYER.match(str(step.get("CreatedBy") or ""))]
-    filled = [step["Size"] for step in steps if step.get("Size")]
+    made = [step.size for step in steps if not NO_LAYER.match(step.command)]
+    filled = [step.size for step in steps if step.size]
     for sizes in (made, filled):
         if len(sizes) == len(image.layers):
             return dict(zip(image.layers, sizes, strict=True))
     return {}
 
 
-def unpacked_size(engine: Engine, images: Sequence[EngineImage], without: Callable[[str], object] = lambda _: 0) -> int:
+def unpacked_size(engine: Engine, images: Sequence[ImageInfo], without: Callable[[str], object] = lambda _: 0) -> int:
     """Approximate uncompressed bytes of the images' layers, each once, except those that `without` is true for."""
     layers: dict[str, int] = {}
     others: dict[str, int] = {}
@@ -93,7 +80,7 @@ def unpacked_size(engine: Engine, images: Sequence[EngineImage], without: Callab
 
 def read_images(
     engine: Engine,
-    images: Sequence[EngineImage],
+    images: Sequence[ImageInfo],
     sink: BlobSink,
     without: frozenset[str] = frozenset(),
     progress: ByteProgress = lambda done, total: None,
@@ -160,7 +147,7 @@ class _Pass:
             self.progress(self.done, max(self.total, self.done))
 
 
-def _image(requested: EngineImage, archived: Sequence[ArchivedImage], pass_: _Pass) -> Image:
+def _image(requested: ImageInfo, archived: Sequence[ArchivedImage], pass_: _Pass) -> Image:
     for image in archived:
         layers = tuple(pass_.original[path] for path in image.layers)
         if layers == requested.layers and requested.name in map(_short, image.names):

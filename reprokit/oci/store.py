@@ -80,11 +80,6 @@ class LayerChains:
         return self._images[layers]
 
 
-def layers_of(described: Mapping[str, Any] | None) -> Chain:
-    """The diff IDs of an image as the engine describes it."""
-    return tuple(((described or {}).get("RootFS") or {}).get("Layers") or ())
-
-
 @dataclass
 class ImageStore:
     """The images of an engine."""
@@ -110,7 +105,5 @@ class ImageStore:
 
 
 def _images(engine: Engine) -> Iterable[tuple[Chain, str]]:
-    for listed in engine.images([], steps=True):
-        # Another process may have removed it since.
-        if described := engine.image(listed["Id"]):
-            yield layers_of(described), listed["Id"]
+    for image in engine.images([], steps=True):
+        yield engine.layers(image.id), image.id  # without layers if another process has removed it since

@@ -129,9 +129,8 @@ def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler
 def _in_container(
     engine: Engine, container: str, tool: Profiler, command: Command, folder: Folder, run: Run
 ) -> Profiled:
-    if command.user:
-        described = engine.container(container) or {}
-        command = replace(command, user=numeric_user(engine, container, described, command.user))
+    if command.user and (info := engine.container(container)):
+        command = replace(command, user=numeric_user(engine, info, command.user))
     ask = partial(execute, engine, container, env=command.env, workdir=command.workdir, user=command.user, logged=False)
     engine.put_archive(container, "/", _programs(ask))
     notify(f"profiling with {tool.name}")

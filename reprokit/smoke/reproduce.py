@@ -172,7 +172,7 @@ def _state(target: Target, repeat: int) -> str:
         lambda: str((lock := variant_lock(target)) and lock.hash),
         lambda: str(checkout_of(folder)),
         lambda: files.stamp_of(folder) if folder.is_dir() else "",
-        lambda: (Engine.connect().image(image_name(target)) or {}).get("Id", ""),
+        lambda: Engine.connect().image_id(image_name(target)),
     ):
         try:
             parts.append(part())

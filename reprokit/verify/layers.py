@@ -63,7 +63,7 @@ class ImageInEngine:
     def of(cls, engine: Engine, name: str) -> ImageInEngine:
         """Raises UsageError if the engine has no such image."""
         found = engine_image(engine, name)
-        return cls(engine, found.name, found.id, found.layers, (engine.image(name) or {}).get("Config") or {})
+        return cls(engine, found.name, found.id, found.layers, found.config)
 
     @property
     def instructions(self) -> list[str]:

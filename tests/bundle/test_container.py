@@ -71,7 +71,7 @@ def test_it_keeps_its_configuration_and_the_layers_below(engine: Engine, base: s
     out = tmp_path / "x.rkit"
     said = export("--container", name, "-o", str(out), "--exclude", "/data/*")
     image, layers = _image(out)
-    assert image["rootfs"]["diff_ids"][:-1] == engine.image(base)["RootFS"]["Layers"]
+    assert image["rootfs"]["diff_ids"][:-1] == list(engine.image(base).layers)
     config = image["config"]
     assert (config["Env"], config["Entrypoint"]) == (["X=y z", "PATH=/bin:/opt/x"], ["/bin/a"])
     assert (config["WorkingDir"], config["User"], config["Labels"]) == ("/w", "7", {"mine": "1"})
@@ -86,7 +86,7 @@ def test_it_keeps_its_configuration_and_the_layers_below(engine: Engine, base: s
 
 
 def test_a_recipes_container_gets_the_name_of_its_image(engine: Engine, base: str, container: Make, tmp_path: Path):
-    built = engine.image(base)["Id"]
+    built = engine.image(base).id
     labels = {names.NAME: "c", names.RECIPE: "faith", names.VARIANT: "cuda", names.IMAGE: built, names.OWNER: "0"}
     labels |= {names.SETTINGS: "{}", "reprokit.inputs": "aa", "reprokit.pins": '{"cuda": "11.1"}'}
     name = container(Labels=labels, User="0:0", Entrypoint=["idle"], Env=["NVIDIA_VISIBLE_DEVICES=void", "HERE=1"])

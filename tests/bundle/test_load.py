@@ -145,7 +145,7 @@ def test_an_exported_image_is_loaded_again(reprokit, engine, two, tmp_path):
     for name in two:
         engine.remove_image(name, force=True)
     assert reprokit("load", out).count("loaded") == 2
-    assert [image["Id"] for image in before] == [engine.image(name)["Id"] for name in two]
+    assert [image.id for image in before] == [engine.image(name).id for name in two]
 
 
 def bundle() -> Made:

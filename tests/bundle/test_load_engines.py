@@ -65,9 +65,9 @@ def there(served):
         if engine.image(name):
             engine.remove_image(name, force=True)
     for image in engine.images(["reprokit-test=made"]):
-        if image["Labels"]["worker"] == WORKER:
+        if image.labels["worker"] == WORKER:
             with contextlib.suppress(ReprokitError):
-                engine.remove_image(image["Id"], force=True)
+                engine.remove_image(image.id, force=True)
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def load(served, tmp_path):
 
 
 def layers(engine: Engine, name: str) -> int:
-    return len(engine.image(name)["RootFS"]["Layers"])
+    return len(engine.image(name).layers)
 
 
 def test_a_bundle_and_one_that_excludes_its_layers(served, there, load, tmp_path):
@@ -96,7 +96,7 @@ def test_a_bundle_and_one_that_excludes_its_layers(served, there, load, tmp_path
     assert f"loaded {X}" in load(base) and f"{X} is present already" in load(base)
     load(delta)
     assert layers(there, X) == 2 and layers(there, Y) == 3
-    config = there.image(X)["Config"]
+    config = there.image(X).config
     assert config["Env"] == ["PATH=/bin"] and config["Labels"]["some"] == "label"
     # It can be exported again, also from a containerd store, which needs the compressed blobs.
     (image,) = read_images(there, [engine_image(there, Y)], ResumableTar(io.BytesIO()))

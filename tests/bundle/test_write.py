@@ -16,9 +16,9 @@ from reprokit.bundle.partial_file import claimed
 from reprokit.bundle.space import SpaceEstimate
 from reprokit.bundle.write import ExportJob, claim, write
 from reprokit.display import reporting
+from reprokit.engine import ImageInfo
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.oci.model import Layer
-from reprokit.oci.read import EngineImage
 from tests.support.strangers import new_key
 
 MB = 1_000_000
@@ -105,8 +105,8 @@ def test_an_export_stops_before_the_disk_is_full(tmp_path: Path, monkeypatch: py
     assert error.value.hint.startswith("free ") and error.value.hint.endswith(" there, or write it elsewhere with -o")
 
 
-def _image(*layers: str) -> EngineImage:
-    return EngineImage("x:1", "id", 1, layers, {})
+def _image(*layers: str) -> ImageInfo:
+    return ImageInfo("id", ("x:1",), size=1, layers=layers)
 
 
 def test_layers_on_top_of_the_same_layers_are_excluded_unless_another_image_needs_them():

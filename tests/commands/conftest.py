@@ -60,6 +60,6 @@ def tidied(debian_12: object) -> Iterator[Callable[[str], Engine]]:
     yield for_recipe
     for name in recipes:
         for container in engine.containers([f"reprokit.recipe={name}"]):
-            engine.remove(container["Id"], force=True)
+            engine.remove(container.id, force=True)
         for image in engine.images([f"reprokit.recipe={name}"]):
-            engine.remove_image(image["Id"], force=True)
+            engine.remove_image(image.id, force=True)

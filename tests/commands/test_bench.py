@@ -105,15 +105,15 @@ def test_numbers_are_recorded_and_what_needs_a_gpu_is_skipped(call, bench, docke
     records = read(tmp_path / "results" / f"{NAME}.jsonl")
     assert [r.params for r in records] == [{"partitions": 1}, {"partitions": 2}] * 2
     image = docker.image(f"reprokit/{NAME}:cpu")
-    assert {r.image_digest for r in records} == {image["Id"]}
-    assert {r.input_hash for r in records} == {image["Config"]["Labels"]["reprokit.inputs"]}
+    assert {r.image_digest for r in records} == {image.id}
+    assert {r.input_hash for r in records} == {image.labels["reprokit.inputs"]}
     assert records[0].cpu and set(records[0].files) == {"data/graph"}
     assert str(tmp_path) not in records[0].to_json()
 
     (workspace,) = (tmp_path / "home" / "workspaces").iterdir()
     assert (workspace / "made").read_text() == "made\n"
     (container,) = docker.containers([f"reprokit.recipe={NAME}"])
-    assert container["State"] == "exited"
+    assert container.state == "exited"
     report = call("results", "show", NAME)
     assert "2 runs" in report.stdout and "not averaged" not in report.stdout
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from reprokit.commands.images import list_
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import EngineError, UsageError
 from reprokit.verify import layers
 
@@ -19,11 +19,10 @@ HERE, GONE = "reprokit/here:cpu", "reprokit/gone:cpu"
 def engine(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """An engine that lists two images, of which only one is still present."""
     listed = [
-        {"Id": f"sha256:{number:064x}", "RepoTags": [name], "Size": 1, "Created": 1}
-        for number, name in enumerate((HERE, GONE))
+        ImageInfo(f"sha256:{number:064x}", (name,), size=1, created=1) for number, name in enumerate((HERE, GONE))
     ]
     fake = SimpleNamespace(images=lambda labels: listed, containers=lambda labels: [])
-    fake.image = {HERE: {"Id": listed[0]["Id"]}}.get
+    fake.image = {HERE: listed[0]}.get
     monkeypatch.setattr(Engine, "connect", lambda: fake)
     return fake
 
@@ -49,10 +48,3 @@ def test_an_image_that_cannot_be_read_is_an_error(engine, monkeypatch):
     monkeypatch.setattr(layers.ImageInEngine, "of", broken)
     with pytest.raises(EngineError, match="no space left"):
         list_(SimpleNamespace(invoked_subcommand=None), digest=True, as_json=True)
-
-
-def test_podman_lists_names_with_docker_hubs_host(engine, capsys):
-    (image, *_) = engine.images([])
-    image["RepoTags"] = [f"docker.io/{HERE}", "docker.io/library/other:1"]
-    list_(SimpleNamespace(invoked_subcommand=None), digest=False, as_json=True)
-    assert HERE in [row["name"] for row in json.loads(capsys.readouterr().out)]

@@ -11,6 +11,7 @@ import pytest
 
 from reprokit.container import names
 from reprokit.container.settings import ContainerSettings, Port, to_label
+from reprokit.engine import ContainerInfo
 from reprokit.errors import UsageError
 from reprokit.host.mounts import BindMount
 
@@ -21,10 +22,10 @@ SETTINGS = ContainerSettings(
 )
 
 
-def listed(name: str, owner: int, recipe: str = "fused-attention") -> dict:
+def listed(name: str, owner: int, recipe: str = "fused-attention") -> ContainerInfo:
     labels = {names.NAME: name, names.RECIPE: recipe, names.VARIANT: "cuda-debian", names.OWNER: str(owner)}
     labels |= {names.IMAGE: "sha256:1", names.SETTINGS: to_label(SETTINGS)}
-    return {"Names": [f"/{name}"], "State": "running", "Created": int(time.time()) - 7200, "Labels": labels}
+    return ContainerInfo("1", name, state="running", created=time.time() - 7200, labels=labels)
 
 
 OWN = "reprokit-fused-attention-cuda-debian-0123abcd"
@@ -35,7 +36,7 @@ def engine(monkeypatch):
     found = [listed(OWN, 7), listed(f"{OWN}-bench", 7), listed("other", 7, "taco"), listed("theirs", 8)]
     engine = SimpleNamespace(
         containers=lambda labels: found if labels == [names.NAME] else [],
-        image=lambda name: {"Id": "sha256:2"},
+        image_id=lambda name: "sha256:2",
         host=SimpleNamespace(caller=lambda: SimpleNamespace(uid=7), workspace_path=lambda target: "/w"),
     )
     monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine))

@@ -55,7 +55,7 @@ def docker(tidied) -> Engine:
 
 
 def containers(docker: Engine) -> list[str]:
-    return [c["Names"][0] for name in RECIPES for c in docker.containers([f"reprokit.recipe={name}"])]
+    return [c.name for name in RECIPES for c in docker.containers([f"reprokit.recipe={name}"])]
 
 
 def test_all_that_this_host_can_run_is_tried_and_one_failure_stops_no_other(call, recipes, docker, tmp_path):

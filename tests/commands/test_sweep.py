@@ -54,7 +54,7 @@ def test_an_interrupted_sweep_keeps_what_is_measured_and_continues(sweep, tidied
     assert running.returncode == 130, err
     assert "2 jobs on this machine, 0 recorded before" in out and "the same command continues" in err
     (container,) = engine.containers([f"reprokit.recipe={NAME}"])
-    assert container["State"] == "exited"
+    assert container.state == "exited"
     (workspace / "slow").unlink()
     done = sweep("--json")
     assert done.exit_code == 0, done.exception

@@ -61,11 +61,11 @@ def name(engine: Engine, base: str) -> Iterator[str]:
     _build_variant(engine, recipe, DOCKERFILE.format(base=base))
     yield recipe
     for container in engine.containers([f"reprokit.recipe={recipe}"]):
-        engine.remove(container["Id"], force=True)
+        engine.remove(container.id, force=True)
     for image in engine.images([f"reprokit.recipe={recipe}"]):
-        for tag in image.get("RepoTags") or [image["Id"]]:
+        for reference in image.names or [image.id]:
             with contextlib.suppress(ReprokitError):
-                engine.remove_image(image["Id"] if tag == "<none>:<none>" else tag, force=True)
+                engine.remove_image(reference, force=True)
 
 
 def _build_variant(engine: Engine, recipe: str, dockerfile: str) -> None:
@@ -98,7 +98,7 @@ def recipe(engine: Engine, name: str, place: Path) -> Iterator[Callable[..., Tar
 
     yield write
     for container in engine.containers([f"reprokit.recipe={name}"]):
-        remove(engine, container["Names"][0].lstrip("/"))
+        remove(engine, container.name)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def processes(engine: Engine, sh: Callable[..., str]) -> Callable[[str], str]:
 
     def listed(container: str) -> str:
         described = engine.container(container)
-        if not described or not described["State"]["Running"]:
+        if not described or not described.running:
             return ""
         return sh(container, r"for file in /proc/[0-9]*/cmdline; do tr '\0' ' ' < $file; echo; done; true")
 

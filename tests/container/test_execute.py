@@ -15,7 +15,7 @@ from reprokit.container.evidence import Evidence
 from reprokit.container.execute import execute, refusal
 from reprokit.container.lifecycle import ensure_running
 from reprokit.container.settings import ContainerSettings, Port, to_label
-from reprokit.engine import Engine
+from reprokit.engine import ContainerInfo, Engine
 from reprokit.errors import WorkFailed
 from reprokit.host.kills import KernelWatch
 from tests.support.processes import send_when_asleep
@@ -186,9 +186,8 @@ def facts(root: Path, tcp: str, tcp6: str = "", output: bytes = REFUSED, code: i
     (folder / "tcp6").write_text(HEAD + tcp6)
     settings = ContainerSettings(ports=(Port("127.0.0.1", 8888, 8888), Port("127.0.0.1", 6006, 6006)))
     labels = {names.SETTINGS: to_label(settings)}
-    described = {"Id": "f" * 64, "State": {"Pid": 7}, "Config": {"Labels": labels}}
     with KernelWatch(7, root) as kernel:
-        return Evidence("gnn", described, kernel, root).facts(code, output)
+        return Evidence("gnn", ContainerInfo("f" * 64, pid=7, labels=labels), kernel, root).facts(code, output)
 
 
 NOBODY = ("reprokit: port 8888 is published, and no process in the container listens on it",)
@@ -221,4 +220,4 @@ def test_a_port_that_nobody_asked_for_is_no_fact(tmp_path: Path):
 
 def test_of_a_container_elsewhere_only_the_exit_code_is_reported(tmp_path: Path):
     with KernelWatch(0, tmp_path) as kernel:
-        assert Evidence("gnn", {}, kernel, tmp_path).facts(137, REFUSED) == ("reprokit: exit code 137 (SIGKILL)",)
+        assert Evidence("gnn", None, kernel, tmp_path).facts(137, REFUSED) == ("reprokit: exit code 137 (SIGKILL)",)

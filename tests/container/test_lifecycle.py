@@ -16,6 +16,7 @@ from reprokit.container.leftovers import leftovers
 from reprokit.container.leftovers import remove as remove_leftover
 from reprokit.container.lifecycle import ensure_running, remove, stop, usual_name
 from reprokit.container.settings import ContainerSettings, Port, RunOptions, to_label
+from reprokit.engine import ContainerInfo
 from reprokit.errors import UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate
@@ -35,7 +36,7 @@ def test_settings_and_mounts_arrive_and_files_outlive_a_stop(engine, recipe, sh)
     name = ensure_running(engine, made)
     assert sh(name, "pwd; df -k --output=size /dev/shm | tail -1").split() == ["/somewhere", "102400"]
     assert sh(name, "grep NoNewPrivs /proc/self/status").split() == ["NoNewPrivs:", "1"]
-    described = engine.container(name)
+    described = engine.api.inspect_container(name)
     assert not described["HostConfig"]["Privileged"]
     assert described["HostConfig"]["SecurityOpt"] == ["no-new-privileges"]
     assert [mount["Destination"] for mount in described["Mounts"]] == ["/workspace"]
@@ -44,7 +45,7 @@ def test_settings_and_mounts_arrive_and_files_outlive_a_stop(engine, recipe, sh)
     assert ((workspace / "f").read_text(), (workspace / "data/in/g").read_text()) == ("a\n", "b\n")
     stop(engine, name)
     # A main process that ignores SIGTERM is killed ten seconds later, and its exit code is 137.
-    assert engine.container(name)["State"]["ExitCode"] == 0
+    assert engine.api.inspect_container(name)["State"]["ExitCode"] == 0
     assert ensure_running(engine, made) == name
     assert sh(name, "cat /made/work") == "kept\n"
     remove(engine, name)
@@ -76,11 +77,11 @@ def test_ports_are_on_loopback_and_only_a_recipes_moves_if_it_is_taken(engine, r
         assert "-p" in error.value.hint
         assert engine.containers([f"reprokit.recipe={made.recipe.name}"]) == []
         name = ensure_running(engine, made)
-    (bound,) = engine.container(name)["NetworkSettings"]["Ports"][f"{number}/tcp"]
+    (bound,) = engine.api.inspect_container(name)["NetworkSettings"]["Ports"][f"{number}/tcp"]
     assert int(bound["HostPort"]) > number
     assert any(bound["HostPort"] in line for line in reported)
     ensure_running(engine, made, RunOptions(ports=(port,)))
-    bound = engine.container(name)["NetworkSettings"]["Ports"]["80/tcp"]
+    bound = engine.api.inspect_container(name)["NetworkSettings"]["Ports"]["80/tcp"]
     assert bound == [{"HostIp": "127.0.0.1", "HostPort": str(number)}]
 
 
@@ -116,7 +117,7 @@ def test_a_trial_has_no_files_of_another_one_that_was_killed_or_still_runs(engin
 def test_a_container_for_results_gets_gpus_once_the_host_has_some(engine, recipe, monkeypatch):
     optional = recipe("    requires: {gpu: optional}\n")
     settings = ContainerSettings(workspace="/w", recipe_file="/r", shm=optional.variant.shm)
-    described = {"Config": {"Labels": {names.SETTINGS: to_label(settings)}}}
+    described = ContainerInfo("c", labels={names.SETTINGS: to_label(settings)})
     monkeypatch.setattr(engine, "image", lambda name: None)
 
     def outdated(gpus: str | None, present: bool) -> bool:

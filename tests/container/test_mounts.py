@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from reprokit.container.mounts import as_engine_paths, links_of, require_apart, translate
+from reprokit.engine import ContainerInfo
+from reprokit.engine.info import ContainerMount
 from reprokit.errors import EngineError, UsageError
 from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
@@ -22,10 +24,10 @@ HOST = f"""\
 """
 
 
-MOUNTS = [
-    {"Type": "bind", "Source": "/srv/home", "Destination": "/home"},
-    {"Type": "bind", "Source": "/fast/ana", "Destination": "/home/ana/data"},
-]
+MOUNTS = (
+    ContainerMount("/srv/home", "/home"),
+    ContainerMount("/fast/ana", "/home/ana/data"),
+)
 
 
 def test_paths_are_translated_by_the_deepest_mount():
@@ -38,19 +40,19 @@ def test_paths_are_translated_by_the_deepest_mount():
 
 
 class _Engine:
-    def __init__(self, url: str, described: dict | None) -> None:
+    def __init__(self, url: str, described: ContainerInfo | None) -> None:
         self.url = url
         self.described = described
         self.host = Machine()
 
-    def container(self, name: str) -> dict | None:
+    def container(self, name: str) -> ContainerInfo | None:
         return self.described if name == ID else None
 
 
 def test_mounts_of_a_nested_docker(monkeypatch):
     monkeypatch.setattr("reprokit.host.mounts.mountinfo", lambda: INSIDE)
     mounts = (BindMount("/home/ana", "/w"),)
-    outside = _Engine("unix:///var/run/docker.sock", {"Mounts": MOUNTS})
+    outside = _Engine("unix:///var/run/docker.sock", ContainerInfo(ID, mounts=MOUNTS))
     assert as_engine_paths(outside, mounts) == (BindMount("/srv/home/ana", "/w"),)
     assert as_engine_paths(_Engine("unix:///var/run/docker.sock", None), mounts) == mounts
 

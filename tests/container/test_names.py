@@ -15,6 +15,7 @@ from reprokit.container.names import (
     settings_of,
 )
 from reprokit.container.settings import ContainerSettings
+from reprokit.engine import ContainerInfo
 from reprokit.errors import UsageError
 
 
@@ -50,10 +51,10 @@ def test_what_is_no_container_of_theirs():
 def test_one_entry_of_the_engines_list():
     values = {"container": "reprokit-faith-cuda", "recipe": "faith", "variant": "cuda", "owner": "7"}
     labels = {f"reprokit.{key}": value for key, value in values.items()} | {"reprokit.image": "sha256:9"}
-    listed = {"Names": ["/reprokit-faith-cuda"], "State": "exited", "Created": 5, "Labels": labels}
-    others = [{**listed, "Names": [f"/{name}"]} for name in ("another", "another.old-1", "reprokit-faith-cuda.old")]
-    kept = {**listed, "Names": ["/reprokit-faith-cuda.old-2"]}
-    assert known_containers(SimpleNamespace(containers=lambda labels: [*others, listed, kept])) == [
+    listed = {"Id": "1", "Names": ["/reprokit-faith-cuda"], "State": "exited", "Created": 5, "Labels": labels}
+    found = [listed, {**listed, "Names": ["/reprokit-faith-cuda.old-2"]}]
+    found += [{**listed, "Names": [f"/{name}"]} for name in ("another", "another.old-1", "reprokit-faith-cuda.old")]
+    assert known_containers(SimpleNamespace(containers=lambda labels: list(map(ContainerInfo.of, found)))) == [
         RecipeContainer(name, "faith", "cuda", "sha256:9", 7, "exited", 5, ContainerSettings())
         for name in ("reprokit-faith-cuda", "reprokit-faith-cuda.old-2")
     ]

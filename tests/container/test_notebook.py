@@ -49,7 +49,7 @@ def test_it_serves_with_a_token_on_loopback_and_ends_with_us(engine, made, comma
             started = urllib.request.Request(f"{api}?token={token}", data=b"", method="POST")
             with urllib.request.urlopen(started, timeout=120) as answer:
                 assert json.load(answer)["name"] == "python3"
-            described = engine.container(container)
+            described = engine.api.inspect_container(container)
             assert described["NetworkSettings"]["Ports"]["8888/tcp"] == [{"HostIp": "127.0.0.1", "HostPort": str(port)}]
             running = processes(container)
             assert "ipykernel" in running

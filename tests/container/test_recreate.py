@@ -19,7 +19,7 @@ from tests.support.ports import free_port
 
 def _snapshots(engine, name):
     images = engine.images([f"reprokit.container={name}"])
-    return [tag for image in images for tag in image.get("RepoTags") or []]
+    return [name for image in images for name in image.names]
 
 
 def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh, reported: list[str]):
@@ -34,10 +34,10 @@ def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh, re
     assert why == [f"port {port.host}; its files stay", "mount /extra; its files stay"]
     script = "cat /made/work; touch /extra/f; printenv PATH; test ! -e /made/built"
     assert sh(name, script) == "work\n/opt/first:/usr/local/bin:/usr/bin:/bin\n"
-    described = engine.container(name)
+    described = engine.api.inspect_container(name)
     assert described["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] == str(port.host)
     assert (place / "extra" / "f").exists()
-    assert described["Config"]["Labels"]["reprokit.image"] == engine.image(f"reprokit/{made.label}")["Id"]
+    assert described["Config"]["Labels"]["reprokit.image"] == engine.image(f"reprokit/{made.label}").id
     assert _snapshots(engine, name) == [f"reprokit-snapshot:{name}"]
     remove(engine, name)
     assert engine.images([f"reprokit.container={name}"]) == []
@@ -47,7 +47,7 @@ def test_ports_and_mounts_are_added_and_work_is_kept(engine, made, place, sh, re
 def test_where_it_fails_the_old_one_is_back(engine, made, base, sh, rebuild, reported: list[str]):
     name = ensure_running(engine, made)
     sh(name, "echo work > /made/work")
-    before = engine.container(name)
+    before = engine.api.inspect_container(name)
     reported.clear()
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -56,11 +56,11 @@ def test_where_it_fails_the_old_one_is_back(engine, made, base, sh, rebuild, rep
         with pytest.raises(UsageError, match=f"^127.0.0.1:{port.host} is in use[^\n]*$"):
             ensure_running(engine, made, RunOptions(ports=(port,)))
     # A taken port is reported before anything is stopped.
-    assert (engine.container(name)["State"]["StartedAt"], reported) == (before["State"]["StartedAt"], [])
+    assert (engine.api.inspect_container(name)["State"]["StartedAt"], reported) == (before["State"]["StartedAt"], [])
     for _ in ("the same image", "a rebuilt one"):
         with pytest.raises(EngineError, match="GPU"):
             ensure_running(engine, made, RunOptions(gpus="all"))
-        assert engine.container(name)["Id"] == before["Id"]
+        assert engine.container(name).id == before["Id"]
         assert sh(name, "cat /made/work") == "work\n"
         assert _snapshots(engine, name) == []
         assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
@@ -116,7 +116,7 @@ def test_a_rebuilt_image_replaces_a_container_and_keeps_one_with_changed_files(
     ensure_running(engine, made)
     assert (sh(name, "echo $BUILD"), reported) == ("2\n", [f"recreating {name}: its image was rebuilt"])
     assert len(engine.containers([f"reprokit.recipe={made.recipe.name}"])) == 1
-    assert engine.container(name)["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] == str(port.host)
+    assert engine.api.inspect_container(name)["NetworkSettings"]["Ports"]["80/tcp"][0]["HostPort"] == str(port.host)
     sh(name, "touch /made/first")
     ensure_running(engine, made, RunOptions(shm=1 << 27))  # the file is in a snapshot now
     rebuild(f"FROM {base}\nENV BUILD=3\n")
@@ -144,7 +144,7 @@ def test_a_deep_chain_becomes_one_layer(engine, made, monkeypatch, sh):
     for step in range(1, 5):
         sh(name, f"echo {step} >> /made/owned")
         ensure_running(engine, made, RunOptions(shm=(1 << 27) + step * (1 << 20)))
-        depth.append(len(engine.image(engine.container(name)["Image"])["RootFS"]["Layers"]))
+        depth.append(len(engine.image(engine.container(name).image).layers))
     assert depth == [5, 6, 1, 2]
     script = "tr -d '\\n' < /made/owned; stat -c ' %u %g' /made/owned; printenv PATH LD_LIBRARY_PATH; command -v python"
     expected = "1234 12 34\n/opt/first:/usr/local/bin:/usr/bin:/bin\n/opt/lib\n/opt/first/python\n"

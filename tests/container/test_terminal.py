@@ -174,7 +174,7 @@ def test_path_python_and_libraries_are_those_of_the_build(terminal, made, call):
 
 def test_what_a_failed_build_left_is_opened_as_root_and_dropped(engine, made, call):
     image = engine.image(f"reprokit/{made.label}")
-    engine.tag(image["Id"], f"reprokit/{made.recipe.name}", "cpu--failed")
+    engine.tag(image.id, f"reprokit/{made.recipe.name}", "cpu--failed")
     try:
         done = call("shell", made.recipe.name, "--failed", input="id -u; cat /made/built; exit 4")
         assert done.returncode == 4

@@ -160,8 +160,8 @@ class Broken(io.RawIOBase):
 
 def answering(raw: io.IOBase) -> Engine:
     """An engine whose API answers each request with these bytes."""
-    answer = SimpleNamespace(status_code=200, raw=raw, close=lambda: None)
-    return Engine(SimpleNamespace(_url=lambda *_: "", _get=lambda *_, **__: answer, _raise_for_status=lambda _: None))
+    answer = SimpleNamespace(status_code=200, raw=raw, close=lambda: None, raise_for_status=lambda: None)
+    return Engine(SimpleNamespace(_url=lambda *_: "", get=lambda *_, **__: answer, timeout=1))
 
 
 def test_whose_error_it_is_when_reading_a_containers_file_fails():

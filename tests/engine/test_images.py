@@ -42,5 +42,5 @@ def test_an_imported_image_has_its_tag() -> None:
         images[f"{repository}:{tag}"] = image
 
     engine = Engine(SimpleNamespace(import_image_from_stream=imported, tag=tag))
-    assert engine.import_image(iter([b""]), "reprokit/own/base", "debian-12", []) == "a"
+    assert engine.import_image(iter([b""]), "reprokit/own/base", "debian-12", []) == "sha256:a"
     assert images == {"reprokit/own/base:debian-12": "a"}

@@ -83,7 +83,7 @@ def test_nothing_of_a_step_outlives_it(container: BuildContainer):
 
 def test_processes_without_end_stay_in_the_container(engine: Engine, bookworm):
     with build_container(engine, bookworm.base.image_id) as container:
-        assert 0 < engine.container(container.name)["HostConfig"]["PidsLimit"] < 10_000
+        assert 0 < engine.api.inspect_container(container.name)["HostConfig"]["PidsLimit"] < 10_000
     with build_container(engine, bookworm.base.image_id, settings={"PidsLimit": 50}) as container:
         code, _ = ran(container, "bomb() { bomb | bomb & }; bomb; sleep 0.2; exit 4")
         assert code in (4, 254)  # bash itself may find no process for its sleep
@@ -205,7 +205,7 @@ def test_only_regular_files_are_read(container: BuildContainer):
 
 def test_a_commit_has_nothing_of_the_container(engine: Engine, container: BuildContainer):
     assert ran(container, "echo x > /x; ls /dev/reprokit > /dev/null") == (0, "")
-    assert {each["Path"] for each in engine.changes(container.name)} == {"/x"}
+    assert {each.path for each in engine.changes(container.name)} == {"/x"}
 
 
 def test_it_ends_with_the_context_and_with_this_process(engine: Engine, bookworm):
@@ -218,7 +218,7 @@ def test_it_ends_with_the_context_and_with_this_process(engine: Engine, bookworm
     with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         name = json.loads(process.stdout.readline())
-        assert engine.container(name)["State"]["Running"]
+        assert engine.container(name).running
         os.kill(process.pid, signal.SIGKILL)
     wait_for(lambda: engine.container(name) is None)
     with build_container(engine, bookworm.base.image_id) as container:
@@ -240,7 +240,7 @@ def test_a_container_that_does_not_start_is_an_error(engine: Engine, bookworm, m
     monkeypatch.setattr(helper_container, "program", lambda architecture: tmp_path / "no-program")
     with pytest.raises(EngineError), build_container(engine, bookworm.base.image_id):
         pass
-    assert not [each for each in engine.containers([]) if "no-program" in str(each["Mounts"])]
+    assert not [each for each in engine.containers([]) if "no-program" in str(each.mounts)]
 
 
 def test_a_long_path_of_the_sockets_does_not_matter(engine: Engine, bookworm, monkeypatch, tmp_path: Path):

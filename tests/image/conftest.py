@@ -14,7 +14,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.made import names_of, step_name
+from reprokit.image.made import step_name
 from tests.support.builds import Builds, root_file_system
 from tests.support.names import unique
 
@@ -41,7 +41,7 @@ def builds(engine: Engine, base: str, home: Path, monkeypatch: pytest.MonkeyPatc
     made = Builds(engine, base, monkeypatch)
     yield made
     names = [f"reprokit/{made.target.label}{suffix}" for suffix in ("", "--failed")]
-    names += [name for each in engine.images([]) for name in names_of(each) if name.startswith(step_name(""))]
+    names += [name for each in engine.images([]) for name in each.names if name.startswith(step_name(""))]
     for name in names:
         with suppress(ReprokitError):
             engine.remove_image(name, force=True)

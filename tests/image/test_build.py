@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.engine import Engine
+from reprokit.engine import ContainerInfo, Engine
 from reprokit.errors import ReprokitError, SourceError, WorkFailed
 from reprokit.explain.judge import explain
 from reprokit.explain.last import read_log
@@ -51,13 +51,13 @@ def test_an_image_is_described_logged_and_built_once(builds: Builds, engine: Eng
     assert result.built and result.name == f"reprokit/{builds.target.label}"
     assert ("tool", MADE.splitlines()[2]) in [(s.block, s.text) for s in builds.seen(BuildStep)]
     assert builds.seen(OutputLine) == [OutputLine("some output"), OutputLine("99%")]
-    config = engine.image(result.name)["Config"]
+    config = engine.image(result.name).config
     labels = {k.removeprefix("reprokit."): v for k, v in config["Labels"].items()}
     assert labels["recipe"] == builds.target.recipe.name and labels["variant"] == "v"
     assert labels["inputs"] == result.inputs and len(result.inputs) == 64
     assert json.loads(labels["pins"]) == {"python": "3.11"}
     base = builds.target.variant.base
-    base_label = {"reference": base, "digest": "", "how": "engine", "id": engine.image(base)["Id"]}
+    base_label = {"reference": base, "digest": "", "how": "engine", "id": engine.image(base).id}
     assert json.loads(labels["base"]) == base_label
     assert labels["min-driver"] == "450.80.02" and labels["compute-capabilities"] == "8.0"
     assert "TOOL=1" in config["Env"] and inside(result.name, "cat /made") == "made\n"
@@ -77,7 +77,7 @@ def test_an_image_is_described_logged_and_built_once(builds: Builds, engine: Eng
     recorded = builds(MADE, record=True, no_cache=True)
     assert recorded.built and (recorded.name, recorded.image_id) == ("", "")
     assert OutputLine("some output") in builds.events
-    assert engine.image(result.name)["Id"] == result.image_id
+    assert engine.image(result.name).id == result.image_id
     # The gateway has another password in each build: a step is the same.
     assert builds(MADE + "ENV MORE=1\n").inputs != result.inputs
     (step,) = (each for each in builds.seen(BuildStep) if each.text.startswith("RUN echo made"))
@@ -98,7 +98,7 @@ def test_a_failed_step_names_its_block_and_cause_and_what_it_left_is_kept(
     (record,) = (home / "state" / "builds").iterdir()
     assert json.loads(record.read_text())["block"] == "later"
     assert engine.image(f"reprokit/{builds.target.label}") is None
-    marks = [f"TEST={builds.target.recipe.name}" in (c["Config"]["Env"] or ()) for c in _containers(engine)]
+    marks = [f"TEST={builds.target.recipe.name}" in (c.config["Env"] or ()) for c in _containers(engine)]
     assert not any(marks), "a container is left"
     output, _ = read_log()
     cause = explain(io.BytesIO(output), failed=True).causes[0]
@@ -106,13 +106,13 @@ def test_a_failed_step_names_its_block_and_cause_and_what_it_left_is_kept(
     assert b"-lcuda" not in output, "the output of a step that succeeded"
     name = f"reprokit/{builds.target.label}--failed"
     assert f"`reprokit shell {builds.target.label} --failed`" in error.value.hint
-    labels = engine.image(name)["Config"]["Labels"]
+    labels = engine.image(name).labels
     assert labels["reprokit.failed"] == "later" and "reprokit.inputs" not in labels
     assert inside(name, "cat /made /half") == "made\nhalf\n"
 
 
-def _containers(engine: Engine) -> Iterator[dict]:
-    return filter(None, (engine.container(each["Id"]) for each in engine.containers([])))
+def _containers(engine: Engine) -> Iterator[ContainerInfo]:
+    return filter(None, (engine.container(each.id) for each in engine.containers([])))
 
 
 def test_a_compiler_killed_for_memory_names_the_jobs_that_fit(builds: Builds, engine: Engine, monkeypatch):
@@ -148,7 +148,7 @@ class _Meeting(list):
 def test_an_image_whose_steps_cannot_be_pushed_is_built_here(builds: Builds, engine: Engine):
     with pytest.raises(SourceError):
         builds(MADE, cache_to=f"127.0.0.1:{free_port()}/steps")
-    assert trust.state(engine.image(f"reprokit/{builds.target.label}")["Id"]) == "built here"
+    assert trust.state(engine.image(f"reprokit/{builds.target.label}").id) == "built here"
     assert not builds(MADE).built
 
 
@@ -225,8 +225,8 @@ cli.main()
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)])
 def test_a_signal_stops_the_build_at_the_engine(engine, base, tmp_path, sent: int, code: int):
     name, seconds = unique("build"), str(1_000_000 + uuid.uuid4().int % 1_000_000)
-    image = engine.image(base)["Id"]
-    steps = lambda: [each for each in engine.containers([]) if each["ImageID"] == image]  # noqa: E731
+    image = engine.image(base).id
+    steps = lambda: [each for each in engine.containers([]) if each.image == image]  # noqa: E731
     process = subprocess.Popen(
         [sys.executable, "-c", DRIVER, name, base, f"RUN sleep {seconds}\n"],
         env={**os.environ, "REPROKIT_HOME": str(tmp_path)},

@@ -76,7 +76,7 @@ def test_replaced_images_go_earlier_steps_are_leftovers_and_the_cache_is_none(sa
 
 def test_an_image_goes_with_its_recipe_and_no_strangers_image_does(saved, engine, base):
     result = saved("# block tool\nRUN echo one\n")
-    labels = engine.image(result.image_id)["Config"]["Labels"]
+    labels = engine.image(result.image_id).labels
     copy = stranger(engine, base, " ".join(f"{name}={json.dumps(value)}" for name, value in labels.items()))
     mine = unique("mine")
 

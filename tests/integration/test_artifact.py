@@ -157,7 +157,8 @@ def test_from_new_to_a_reproduced_claim(engine: Engine, debian_12, tmp_path: Pat
         image = f"reprokit/{lab.name}:v"
         with (lab.root / "image.tar").open("wb") as saved:
             saved.writelines(engine.save(image))
-        described = [engine.image(image), *map(engine.container, (c["Id"] for c in engine.containers([of_lab])))]
+        containers = [engine.api.inspect_container(each.id) for each in engine.containers([of_lab])]
+        described = [engine.api.inspect_image(image), *containers]
         (lab.root / "described.json").write_text(json.dumps(described))
         for secret in (lab.key.encode(), HELPED.encode(), AT_RUN_TIME.encode()):
             assert holds(short_path, secret), "the search finds the secret where it is"
@@ -167,6 +168,6 @@ def test_from_new_to_a_reproduced_claim(engine: Engine, debian_12, tmp_path: Pat
     finally:
         server.shutdown()
         for container in engine.containers([of_lab]):
-            engine.remove(container["Id"], force=True)
+            engine.remove(container.id, force=True)
         for made in engine.images([of_lab]):
-            engine.remove_image(made["Id"], force=True)
+            engine.remove_image(made.id, force=True)

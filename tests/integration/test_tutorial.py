@@ -42,7 +42,7 @@ def recipe(engine: Engine) -> Iterator[str]:
     name = unique("tutorial").replace("-", "")
     yield name
     for container in engine.containers([f"reprokit.recipe={name}"]):
-        engine.remove(container["Id"], force=True)
+        engine.remove(container.id, force=True)
     if engine.image(f"reprokit/{name}:cpu"):
         engine.remove_image(f"reprokit/{name}:cpu", force=True)
 

@@ -79,7 +79,7 @@ def name(engine: Engine) -> Iterator[str]:
     name = unique("registry")
     yield name
     for image in engine.images([f"reprokit.recipe={name}"]):
-        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or []), image["Id"]]:
+        for reference in [*image.names, *image.digests, image.id]:
             with contextlib.suppress(ReprokitError):
                 engine.remove_image(reference, force=True)
 

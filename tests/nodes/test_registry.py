@@ -89,7 +89,7 @@ def test_push_and_pull(engine: Engine, registry: Registry, name: str, call: Call
     pulled = call("pull", f"{there}:cpu")
     assert pulled.returncode == 0, pulled.stderr
     assert "1 layer pulled" in pulled.stdout and pulled.stdout.startswith(f"reprokit/{name}:cpu is present")
-    assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+    assert engine.image(f"reprokit/{name}:cpu").id == made
 
     requests = len(registry.asked)
     warm = call("pull", pushed.stdout.strip())
@@ -205,7 +205,7 @@ def test_an_index_of_several_architectures(engine: Engine, registry: Registry, n
     for reference in (f"{registry.host}/{name}:cpu", f"{registry.host}/{name}@{digest}"):
         done = call("pull", reference)
         assert done.returncode == 0 and digest in done.stdout, done
-    assert (engine.image(f"reprokit/{name}:cpu") or {})["Id"] == made
+    assert engine.image(f"reprokit/{name}:cpu").id == made
 
 
 def test_a_registry_with_tokens(engine: Engine, place: Path, no_proxies: None):
@@ -259,7 +259,7 @@ def test_blobs_that_a_containerd_store_lacks_come_from_the_registry(debian, shor
 
             # The fault, without reprokit.
             list(engine.pull(there))
-            assert not engine.has_blobs(engine.image(there)["Id"])
+            assert not engine.has_blobs(engine.image(there).id)
             exported = call("export", there, "-o", str(tmp_path / "x"))
             assert exported.returncode == 3 and "lacks the blob sha256:" in exported.stderr, exported.stderr
             engine.remove_image(there)

@@ -115,13 +115,13 @@ def test_a_name_on_a_node_moves_only_with_replace(nodes, user, images, small):
     images.names.append(name)
     images.engine.tag(below(images, small), *name.split(":"))
     assert user.send(name, node.login).returncode == 0
-    theirs = node.engine().image(name)["Id"]
+    theirs = node.engine().image(name).id
     images.engine.tag(small, *name.split(":"))
     before = node.sent_to()
     done = user.send(name, node.login)
     assert done.returncode == 2 and "to move the names: --replace" in done.stderr
     assert f"error: other images have the names {name} ({node.login})" in done.stderr
-    assert node.engine().image(name)["Id"] == theirs and node.sent_to() - before < MB // 10
+    assert node.engine().image(name).id == theirs and node.sent_to() - before < MB // 10
     # A node without this name still gets the image.
     assert user.send(name, node.login, other.login).returncode == 2 and same(images, name, other)
     assert user.send(name, node.login, "--replace").returncode == 0
@@ -270,9 +270,9 @@ def test_newer_engines_get_missing_layers(nodes, user, images: Images, debian: P
         engine = node.engine()
         for name in (first, second):
             here, there = images.engine.image(name), engine.image(name)
-            assert here["RootFS"]["Layers"] == there["RootFS"]["Layers"]
-            assert here["Config"]["Env"] == there["Config"]["Env"]
-            assert containerd or here["Id"] == there["Id"]
+            assert here.layers == there.layers
+            assert here.config["Env"] == there.config["Env"]
+            assert containerd or here.id == there.id
             # The image is complete: `save` fails if the store lacks a blob.
             assert sum(map(len, engine.save(name))) > 2 * MB
     finally:

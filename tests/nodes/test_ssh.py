@@ -109,7 +109,7 @@ def test_an_inventory_has_images_and_layers(nodes):
         listed = inventory(connection)
     (image,) = [image for image in listed.images if "kept:1" in image.tags]
     assert image.labels == {"reprokit.recipe": "r", "other": "x"}
-    assert image.id == (engine.image("kept:1") or {})["Id"]
+    assert image.id == engine.image("kept:1").id
     assert listed.chains.present((*image.layers, "sha256:other")) == 1
     assert listed.chains.present(("sha256:other", *image.layers)) == 0
     with SshConnection(find(nodes["gate"].login)) as connection, pytest.raises(EngineError, match="no Docker Engine"):

@@ -56,14 +56,14 @@ def test_other_layouts(engine: Engine, two: tuple[str, str], bundle: Path, tmp_p
     skopeo("copy", "-q", *options, f"oci-archive:{source}:{two[1]}", target)
     described = engine.image(two[1])
     ((names, image_id, layers),) = _read(out)
-    assert layers == described["RootFS"]["Layers"]
-    assert image_id == described["Id"]
+    assert layers == list(described.layers)
+    assert image_id == described.id
     if form == "docker-archive":
         assert names == (f"docker.io/{two[1]}",)
 
 
 def test_a_bundle_is_read_as_an_archive(engine: Engine, two: tuple[str, str], bundle: Path) -> None:
-    expected = [((name,), engine.image(name)["Id"], engine.image(name)["RootFS"]["Layers"]) for name in two]
+    expected = [((name,), engine.image(name).id, list(engine.image(name).layers)) for name in two]
     assert _read(bundle) == expected
 
 
@@ -110,7 +110,7 @@ def test_incomplete_archives_are_refused(bundle: Path, tmp_path: Path) -> None:
 
 
 def test_every_layer_of_the_engine_is_predicted(engine: Engine, two: tuple[str, str]) -> None:
-    paths = LayerPaths([tuple(engine.image(name)["RootFS"]["Layers"]) for name in two])
+    paths = LayerPaths([engine.image(name).layers for name in two])
     archive = ArchiveReader(engine.save(*two))
     for layer in archive.layers():
         before = paths.diff_id(layer.path, archive.texts)

@@ -15,9 +15,10 @@ import zstandard
 
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.engine import Engine
+from reprokit.engine.info import HistoryStep, ImageInfo
 from reprokit.errors import UsageError
 from reprokit.oci.model import Image, blob_path
-from reprokit.oci.read import BlobSink, EngineImage, engine_image, layer_sizes, read_images, unpacked_size
+from reprokit.oci.read import BlobSink, engine_image, layer_sizes, read_images, unpacked_size
 from tests.support.images import noise
 
 
@@ -41,7 +42,7 @@ def _contents(path: Path) -> dict[str, bytes]:
 def test_every_layer_is_written_once_with_the_right_digests(engine, two, base, tmp_path):
     images, entries = _collected(engine, tmp_path / "x", list(two))
     layers = {layer.diff_id: layer for image in images for layer in image.layers}
-    assert set(layers) == {diff_id for name in two for diff_id in engine.image(name)["RootFS"]["Layers"]}
+    assert set(layers) == {diff_id for name in two for diff_id in engine.image(name).layers}
     assert len(entries) == len(layers) < sum(len(image.layers) for image in images)
     for layer in layers.values():
         blob = entries[blob_path(layer.blob.digest)]
@@ -50,11 +51,11 @@ def test_every_layer_is_written_once_with_the_right_digests(engine, two, base, t
         assert (len(plain), f"sha256:{hashlib.sha256(plain).hexdigest()}") == (layer.size, layer.diff_id)
     for name, image in zip(two, images, strict=True):
         described = engine.image(name)
-        assert (image.name, image.id) == (name, described["Id"])
-        assert [layer.diff_id for layer in image.layers] == described["RootFS"]["Layers"]
+        assert (image.name, image.id) == (name, described.id)
+        assert [layer.diff_id for layer in image.layers] == list(described.layers)
 
     # Excluded layers are named without content; the others are the same in any order.
-    common = engine.image(base)["RootFS"]["Layers"][0]
+    common = engine.image(base).layers[0]
     (image,), excluded = _collected(engine, tmp_path / "y", [two[1]], without=frozenset({common}))
     assert image.layers[1:] == images[1].layers[1:] and image.layers[0].blob is None
     assert excluded == {path: entries[path] for path in (blob_path(layer.blob.digest) for layer in image.layers[1:])}
@@ -108,13 +109,11 @@ HISTORIES = {
     "old": [("", 100), ("", 0), ("", 5)],
     "unclear": [("", 100), ("", 0)],
 }
-ENGINE = SimpleNamespace(
-    history=lambda name: [{"CreatedBy": text, "Size": size} for text, size in reversed(HISTORIES[name])]
-)
+ENGINE = SimpleNamespace(history=lambda name: [HistoryStep(text, size) for text, size in reversed(HISTORIES[name])])
 
 
-def image(name: str, *layers: str) -> EngineImage:
-    return EngineImage(name, name, 1000, layers, {})
+def image(name: str, *layers: str) -> ImageInfo:
+    return ImageInfo(name, (name,), size=1000, layers=layers)
 
 
 ONE, TWO = image("one", "base", "empty", "copy"), image("two", "base", "empty", "make")

@@ -90,7 +90,7 @@ class Comparison:
         sent = [node.sent_to() - was for node, was in zip(nodes, before, strict=True)]
         self.wire.setdefault((what, way), []).append(statistics.mean(sent))
         for node in nodes:
-            assert (node.engine().image(image) or {})["Id"] == Engine.connect().image(image)["Id"], way
+            assert node.engine().image(image).id == Engine.connect().image(image).id, way
 
     def print(self) -> None:
         print(f"{'':12}{'':26}{'seconds':>9}{'of send':>9}{'MB a node':>11}")

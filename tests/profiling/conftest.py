@@ -59,5 +59,5 @@ def nothing_left(engine: Engine, image: str) -> Iterator[None]:
     left = engine.containers([f"reprokit.recipe={image}"])
     for container in left:
         with contextlib.suppress(ReprokitError):
-            engine.remove(container["Id"], force=True)
+            engine.remove(container.id, force=True)
     assert left == []

@@ -102,7 +102,7 @@ def test_perf_gets_a_capability_for_this_run_only(call: Call, engine, image: str
     status = subprocess.run(usual, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stdout
     assert not int(status.split("CapBnd:")[1].split()[0], 16) & (1 << 21 | 1 << 38)
     for container in engine.containers([f"reprokit.recipe={image}"]):
-        engine.remove(container["Id"], force=True)
+        engine.remove(container.id, force=True)
 
 
 TORCH = """

@@ -14,6 +14,7 @@ from reprokit.container.attach import Command
 from reprokit.container.execute import Completed
 from reprokit.container.settings import RunOptions
 from reprokit.display import reporting
+from reprokit.engine import ContainerInfo
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.mounts import BindMount
 from reprokit.profiling import run
@@ -44,8 +45,8 @@ class Stub:
             return Completed(0, "ModifyDeviceFiles: 0\nRmProfilingAdminOnly: 1\n" if self.restricted else "")
         return Completed(0, "0\n0\n") if "id -u" in argv[-1] else Completed(0)
 
-    def container(self, name: str) -> dict | None:
-        return {"Config": {"User": "0:0"}} if name == "c" else None
+    def container(self, name: str) -> ContainerInfo | None:
+        return ContainerInfo("c", name, config={"User": "0:0"}) if name == "c" else None
 
     def put_archive(self, container: str, folder: str, tar: bytes) -> None:
         pass
@@ -63,7 +64,7 @@ def profile(tmp_path, monkeypatch):
         monkeypatch.setattr(container, "ensure_running", stub.ensure_running)
         monkeypatch.setattr(run, "execute", stub.execute)
         monkeypatch.setattr(container, "usual_name", lambda engine, target: "usual")
-        monkeypatch.setattr(run, "numeric_user", lambda engine, container, described, user: "0:0")
+        monkeypatch.setattr(run, "numeric_user", lambda engine, container, user: "0:0")
         with Folder(tmp_path) as folder:
             command = Command(["./a.out"], user=user)
             with reporting(stub.notices.append):

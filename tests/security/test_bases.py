@@ -127,7 +127,7 @@ def packages(tmp_path: Path, home: Path) -> Packages:
 
 @pytest.mark.xdist_group("bases")
 def test_a_package_reaches_nothing_outside(engine: Engine, made: Made):
-    container = engine.create_container(unique("bases"), {"Image": made.image["Id"], "Cmd": ["sh"]})
+    container = engine.create_container(unique("bases"), {"Image": made.image.id, "Cmd": ["sh"]})
     try:
         with tarfile.open(fileobj=io.BytesIO(b"".join(engine.export(container)))) as tar:
             files = {member.name: tar.extractfile(member).read() for member in tar if member.isreg()}
@@ -158,7 +158,7 @@ def test_an_image_of_a_recipe_called_base_is_no_base(engine, made: Made):
     planted = engine.import_image(io.BytesIO(root_file_system()), attack.partition(":")[0], key, [])
     try:
         found = locked_base(engine, made.base, made.store)
-        assert found.image_id == made.image["Id"] != planted
+        assert found.image_id == made.image.id != planted
         with pytest.raises(ReprokitError):
             target_of("own/base")
     finally:
@@ -171,7 +171,7 @@ def test_equal_packages_give_equal_layers(engine, made: Made, home: Path):
     again = bootstrap(engine, name, RELEASE, made.base.bootstrap, made.store)
     try:
         image = engine.image(name)
-        assert image["Id"] == again and image["RootFS"]["Layers"] == made.image["RootFS"]["Layers"]
+        assert image.id == again and image.layers == made.image.layers
     finally:
         engine.remove_image(name, force=True)
     assert not list((home / "tmp").iterdir())

@@ -88,14 +88,14 @@ def desk(engine: Engine, debian_12, tmp_path: Path) -> Iterator[Callable[..., De
     yield make
     for name, variant in made:
         for container in engine.containers([f"reprokit.recipe={name}"]):
-            engine.remove(container["Id"], force=True)
+            engine.remove(container.id, force=True)
         with contextlib.suppress(ReprokitError):
             engine.remove_image(f"reprokit/{name}:{variant}", force=True)
 
 
 def test_nothing_that_a_build_leaves_has_a_secret(engine: Engine, desk, tmp_path: Path):
     made: Desk = desk(v=[block(*USES, secrets=["TOKEN", "KEY"])])
-    images = {image["Id"] for image in engine.images([], steps=True)}
+    images = {image.id for image in engine.images([], steps=True)}
     refused = made.run("build", made.name, "--secret", "id=TOKEN", code=2)
     assert "needs the secret KEY to be built" in refused and "--secret id=KEY" in refused
     assert not (made.root / "home/state/logs").exists(), "nothing ran"
@@ -110,10 +110,12 @@ def test_nothing_that_a_build_leaves_has_a_secret(engine: Engine, desk, tmp_path
     assert (
         "now ***" in made.run("logs", made.name) and "***" in (made.root / "home/state/failures/last.log").read_text()
     )
-    containers = [engine.container(each["Id"]) for each in engine.containers([f"reprokit.recipe={made.name}"])]
+    containers = [engine.api.inspect_container(each.id) for each in engine.containers([f"reprokit.recipe={made.name}"])]
     name = f"reprokit/{made.name}:v"
-    new = [image["Id"] for image in engine.images([], steps=True) if image["Id"] not in images]
-    described: list = [[engine.image(each), engine.history(each)] for each in (name, *new) if engine.image(each)]
+    new = [image.id for image in engine.images([], steps=True) if image.id not in images]
+    described: list = [
+        [engine.api.inspect_image(each), engine.api.history(each)] for each in (name, *new) if engine.image(each)
+    ]
     (made.root / "described.json").write_text(json.dumps([*described, *containers]))
     with (made.root / "image.tar").open("wb") as saved:
         saved.writelines(engine.save(name))

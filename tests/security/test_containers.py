@@ -21,7 +21,8 @@ from reprokit.container.execute import execute
 from reprokit.container.lifecycle import ensure_running, stop, usual_name
 from reprokit.container.recreate import changed_file
 from reprokit.container.settings import ContainerSettings, RunOptions, to_label
-from reprokit.engine import Engine
+from reprokit.engine import ContainerInfo, Engine
+from reprokit.engine.info import ChangedPath
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate, prepare
@@ -184,7 +185,7 @@ def test_a_checkouts_workspace_that_becomes_a_link_is_not_started(engine, strang
     made, folder = stranger.recipe(), stranger.place / "workspaces" / stranger.name
     folder.mkdir(parents=True)
     name = ensure_running(engine, made)
-    assert engine.container(name)["Mounts"][0]["Source"] == str(folder)
+    assert engine.container(name).mounts[0].source == str(folder)
     stop(engine, name)
     folder.rmdir()
     folder.symlink_to(outside)
@@ -279,10 +280,10 @@ def test_two_checkouts_have_two_containers_and_two_workspaces(engine, stranger, 
     assert sh(engine, theirs, "ls /workspace /made") == "/made:\n\n/workspace:\n"
     measured = own_container(engine, target(stranger.name), "bench", "none")
     assert measured == f"{theirs}-bench"
-    (mount,) = engine.container(measured)["Mounts"]
-    (their_mount,) = engine.container(theirs)["Mounts"]
+    (mount,) = engine.container(measured).mounts
+    (their_mount,) = engine.container(theirs).mounts
     origin = names.ContainerOrigin.of(engine, target(stranger.name))
-    assert mount["Source"] == their_mount["Source"] == origin.workspace
+    assert mount.source == their_mount.source == origin.workspace
     engine.remove(measured, force=True)
     checkout("a")
     assert ensure_running(engine, target(stranger.name)) == own
@@ -318,7 +319,7 @@ def test_labels_of_an_image_claim_no_checkout(engine, stranger, checkout):
     engine.create_container(name, {"Image": stranger.image, "Entrypoint": ["sleep", "100"], "Labels": labels})
     own = ensure_running(engine, target(stranger.name))
     assert own == usual_name(engine, target(stranger.name)) != name
-    assert engine.container(own)["Mounts"][0]["Source"] == origin.workspace
+    assert engine.container(own).mounts[0].source == origin.workspace
     # A container that its user started by hand of such an image is nobody's, whatever its labels say.
     by_hand = stranger.by_hand(Labels={**labels, names.SETTINGS: to_label(forged)}, Entrypoint=["sleep", "100"])
     assert by_hand not in {container.name for container in names.known_containers(engine)}
@@ -343,20 +344,20 @@ def test_a_container_called_previous_is_not_removed(engine: Engine, stranger: Pa
     first, second = (stranger.by_hand(Cmd=["true"]) for _ in range(2))
     engine.rename(first, name)
     engine.rename(second, f"{name}.previous")
-    ids = [engine.container(each)["Id"] for each in (name, f"{name}.previous")]
+    ids = [engine.container(each).id for each in (name, f"{name}.previous")]
     with pytest.raises(UsageError, match="is in use"):
         ensure_running(engine, made, RunOptions(name=name))
-    assert [engine.container(each)["Id"] for each in (name, f"{name}.previous")] == ids
+    assert [engine.container(each).id for each in (name, f"{name}.previous")] == ids
     engine.remove(name)
     ensure_running(engine, made, RunOptions(name=name))  # nor does it get the name that is free now
-    assert engine.container(f"{name}.previous")["Id"] == ids[1]
+    assert engine.container(f"{name}.previous").id == ids[1]
     lifecycle.remove(engine, name)
     engine.remove(ids[1])  # The control: the caller's own, of an interrupted recreation, gets its name back.
     own = ensure_running(engine, made, RunOptions(name=name))
     described = engine.container(own)
     engine.rename(own, f"{own}.previous")
     ensure_running(engine, made, RunOptions(name=name))
-    assert engine.container(name)["Id"] == described["Id"]
+    assert engine.container(name).id == described.id
     lifecycle.remove(engine, name)
 
 
@@ -379,8 +380,8 @@ class ChangedContainer:
     def __init__(self, folders: int) -> None:
         self.folders, self.requests = folders, 0
 
-    def changes(self, container: str) -> list[dict]:
-        return [{"Path": f"/made/{number}", "Kind": 1} for number in range(self.folders)]
+    def changes(self, container: str) -> list[ChangedPath]:
+        return [ChangedPath(f"/made/{number}") for number in range(self.folders)]
 
     @contextlib.contextmanager
     def archive(self, container: str, path: str):
@@ -395,5 +396,5 @@ class ChangedContainer:
 @pytest.mark.parametrize(("folders", "requests", "changed"), [(3, 3, ""), (5000, 1000, "/made/4999")])
 def test_many_empty_folders_cost_few_requests_and_count_as_files(folders, requests, changed):
     engine = ChangedContainer(folders)
-    assert changed_file(engine, {"Id": "c", "Config": {"Labels": {}}}) == changed  # type: ignore[arg-type]
+    assert changed_file(engine, ContainerInfo("c")) == changed  # type: ignore[arg-type]
     assert engine.requests == requests

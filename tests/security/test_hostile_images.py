@@ -133,10 +133,10 @@ def test_root_only_where_it_is_asked_for(engine, stranger, running):
     assert output(engine, running, "sh", "-c", script, user="0:0") == "work\n0\n"
     assert output(engine, running, "id", "-u") == f"{UID}\n"
     # It stays root's, and is not made anew for it each time.
-    before = engine.container(running)["Id"]
+    before = engine.container(running).id
     stranger.as_user(lambda own: ensure_running(own, made, RunOptions(root=True)))
     stranger.as_user(lambda own: ensure_running(own, made))
-    assert engine.container(running)["Id"] == before
+    assert engine.container(running).id == before
     # An idle program that root replaces is put back.
     replace = ["cp", "--remove-destination", "/usr/bin/sleep", "/.reprokit-idle"]
     assert execute(engine, running, replace, logged=False).exit_code == 1

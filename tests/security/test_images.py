@@ -46,9 +46,9 @@ def name(engine: Engine) -> Iterator[str]:
     name = unique("images")
     yield name
     for container in engine.containers([f"reprokit.recipe={name}"]):
-        engine.remove(container["Id"], force=True)
+        engine.remove(container.id, force=True)
     for image in engine.images([]):
-        for reference in [*(image.get("RepoTags") or []), *(image.get("RepoDigests") or [])]:
+        for reference in [*image.names, *image.digests]:
             if name in reference:
                 with contextlib.suppress(ReprokitError):
                     engine.remove_image(reference, force=True)
@@ -134,9 +134,9 @@ def test_load_moves_a_name_only_with_replace(engine: Engine, user: User, name: s
     path = bundle(tmp_path, full)
     text = user("load", path, code=2)
     assert f"error: there are other images called {full}" in text and "--replace allows it" in text
-    assert engine.image(full)["Id"] == mine and not (user.home / "recipes").exists()
+    assert engine.image(full).id == mine and not (user.home / "recipes").exists()
     assert f"{full} moved; it pointed to {mine}" in user("load", path, "--replace")
-    assert engine.image(full)["Id"] != mine
+    assert engine.image(full).id != mine
     # What is there already needs no agreement, nor does a new name.
     assert "is present already" in user("load", path)
     assert json.loads(user("load", path, "--json")) == {"loaded": [], "present": [full]}
@@ -155,9 +155,9 @@ def test_push_and_pull_move_a_name_only_with_replace(engine: Engine, user: User,
 
         other = engine.import_image(io.BytesIO(tar_of({"other": b"x"})), f"{registry.host}/{name}", "cpu", [])
         published = pushed()
-        assert engine.image(place)["Id"] == other  # a push leaves the registry's name as it was
+        assert engine.image(place).id == other  # a push leaves the registry's name as it was
         engine.remove_image(place)
-        for tag in engine.image(full)["RepoDigests"]:
+        for tag in engine.image(full).digests:
             engine.remove_image(tag, force=True)
         engine.remove_image(full, force=True)
         mine = own(engine, name, who="me")
@@ -165,9 +165,9 @@ def test_push_and_pull_move_a_name_only_with_replace(engine: Engine, user: User,
         for address in (place, published):
             text = user("pull", address, code=2)
             assert f"error: there is another image called {full}" in text and "--replace" in text
-            assert engine.image(full)["Id"] == mine and engine.image(published) is None
+            assert engine.image(full).id == mine and engine.image(published) is None
         text = user("pull", published, "--replace")
-        assert engine.image(full)["Id"] == theirs and "is unverified" in text
+        assert engine.image(full).id == theirs and "is unverified" in text
         assert ", already present)" in user("pull", published)
         # By its digest an image says itself which variant it is: the registry's labels give no reserved name.
         own(engine, name, variant="cpu--failed")
@@ -197,9 +197,9 @@ def test_a_copied_label_is_not_up_to_date(engine: Engine, base: str, home: Path,
         first = builds(dockerfile)
         assert first.state == "built here" and not builds(dockerfile).built
         evil = built(engine, f"FROM {name}\nCOPY evil /evil\n", {"evil": name.encode()}, tag=name)
-        assert engine.image(name)["Config"]["Labels"]["reprokit.inputs"] == first.inputs and evil != first.image_id
+        assert engine.image(name).labels["reprokit.inputs"] == first.inputs and evil != first.image_id
         again = builds(dockerfile)
-        assert again.built and again.image_id != evil and engine.image(name)["Id"] == again.image_id
+        assert again.built and again.image_id != evil and engine.image(name).id == again.image_id
         notes = [note for note in builds.notes if "is unverified" in note]
         assert len(notes) == 1 and f"`reprokit images trust {builds.target.label}`" in notes[0]
         # Told to trust it, build takes it.
@@ -308,7 +308,7 @@ def test_run_and_bench_say_and_record_whose_image_it_is(engine: Engine, base: st
     (user.here / "recipes").mkdir()
     (user.here / "recipes" / f"{name}.yaml").write_text(RECIPE.format(name=name, base=base))
     user("build", name)
-    image = engine.image(f"reprokit/{name}:cpu")["Id"]
+    image = engine.image(f"reprokit/{name}:cpu").id
 
     def measured() -> str:
         record = json.loads((user.here / "results" / f"{name}.jsonl").read_text().splitlines()[-1])
@@ -320,7 +320,7 @@ def test_run_and_bench_say_and_record_whose_image_it_is(engine: Engine, base: st
     other = User(tmp_path / "other")
     other.here = user.here
     assert other("bench", name).count("is unverified: neither built here nor trusted") == 1
-    assert measured() == "unverified" and engine.image(f"reprokit/{name}:cpu")["Id"] == image
+    assert measured() == "unverified" and engine.image(f"reprokit/{name}:cpu").id == image
     for verb in ("run", "exec"):
         assert other.process(verb, name, "--", "true").count("is unverified") == 1
     assert "the image is unverified" in other("results", "show", name)

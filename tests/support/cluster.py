@@ -87,7 +87,7 @@ class Cluster:
             engine = machine.engine()
             for found in engine.containers([]):
                 with contextlib.suppress(ReprokitError):  # it may be going away by itself
-                    engine.remove(found["Id"], force=True)
+                    engine.remove(found.id, force=True)
             for found in engine.api.images():
                 engine.remove_image(found["Id"], force=True)
             shutil.rmtree(machine.cache, ignore_errors=True)

@@ -86,10 +86,10 @@ class Killing:
         named = api.image(NAME)
         if named:
             self._check_whole()
-        begun = {image["Id"] for image in api.images([LOADING])}
+        begun = {image.id for image in api.images([LOADING])}
         # All unnamed images are complete, or labelled as unfinished.
         whole = self.made.images[0].id
-        assert {image["Id"] for image in api.images([])} <= {*begun, whole}
+        assert {image.id for image in api.images([])} <= {*begun, whole}
         again = self.load()
         said = again.communicate(timeout=200)[1]
         assert again.returncode == 0, said
@@ -103,7 +103,7 @@ class Killing:
 
     def _check_whole(self) -> None:
         image = self.engine.connect().image(NAME)
-        assert image and image["Id"] == self.made.images[0].id and len(image["RootFS"]["Layers"]) == LAYERS
+        assert image and image.id == self.made.images[0].id and len(image.layers) == LAYERS
         # All of its layers can be read.
         assert sum(len(block) for block in self.engine.connect().save(NAME)) > LAYERS << 20
 

@@ -50,7 +50,7 @@ class LockedBuilds:
 
     def layers(self) -> Iterator[tarfile.TarFile]:
         """The layers that stand on the base."""
-        base = len((self.engine.image(self.base.image_id) or {})["RootFS"]["Layers"])
+        base = len(self.engine.image(self.base.image_id).layers)
         saved = b"".join(docker.APIClient(self.engine.url).get_image(self.name))
         with tarfile.open(fileobj=io.BytesIO(saved)) as image:
             manifest = json.loads(image.extractfile("manifest.json").read())[0]

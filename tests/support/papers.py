@@ -53,7 +53,7 @@ class Paper:
     def clear(self) -> None:
         """Remove the containers and all files in `place`: after `as_user` they belong to another user."""
         for container in self.engine.containers([f"reprokit.recipe={self.name}"]):
-            self.engine.remove(container["Id"], force=True)
+            self.engine.remove(container.id, force=True)
         subprocess.run(["rm", "-rf", *self.place.iterdir()], check=True)
 
     def by_hand(self, **config: Any) -> str:
@@ -82,4 +82,4 @@ def paper(engine: Engine, dockerfile: str, files: Mapping[str, bytes] | None = N
             made.clear()
             for image in engine.images([f"reprokit.recipe={name}"]):
                 with contextlib.suppress(ReprokitError):
-                    engine.remove_image(image["Id"], force=True)
+                    engine.remove_image(image.id, force=True)

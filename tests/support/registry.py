@@ -15,7 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import ReprokitError, SourceError
 from tests.support.images import tar_of
 from tests.support.ports import free_port
@@ -114,10 +114,10 @@ def forget(engine: Engine, reference: str) -> None:
     """Remove an image and its layers from the engine."""
     found = engine.image(reference)
     assert found
-    for named in [*found["RepoTags"], *found["RepoDigests"]]:
+    for named in [*found.names, *found.digests]:
         with contextlib.suppress(ReprokitError):
             engine.remove_image(named, force=True)
-    assert engine.image(found["Id"]) is None
+    assert engine.image(found.id) is None
 
 
 def ask(registry: Registry, path: str, kind: str, put: bytes | None = None) -> bytes:
@@ -139,10 +139,10 @@ def credentials(place: Path, host: str, password: str | None) -> None:
 class NoRegistry:
     """An engine with some images that reaches no registry."""
 
-    def __init__(self, **images: dict) -> None:
+    def __init__(self, **images: ImageInfo) -> None:
         self.images = {name.replace("__", ":"): image for name, image in images.items()}
 
-    def image(self, reference: str) -> dict | None:
+    def image(self, reference: str) -> ImageInfo | None:
         return self.images.get(reference)
 
     def registry_digest(self, reference: str) -> str:

@@ -42,7 +42,7 @@ def kill_and_repeat(node: Machine, user: Sender, images: Images, name: str, seed
         node.start_engine()
     _, err = process.communicate(timeout=200)
     assert victim == "sender" or "a bug in reprokit" not in err, err
-    expected = (images.engine.image(name) or {})["Id"]
+    expected = images.engine.image(name).id
     for found in node.engine().api.images():
         assert found["Id"] == expected, f"{victim} after {after:.2f} s: half an image"
     again = user.send(name, node.login)

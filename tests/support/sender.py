@@ -49,4 +49,4 @@ def arrived(machine: Machine) -> int:
 def same(images: Images, name: str, machine: Machine) -> bool:
     """Whether the node has this machine's image, and an empty staging directory."""
     here, there = images.engine.image(name), machine.engine().image(name)
-    return bool(here and there and here["Id"] == there["Id"] and not arrived(machine))
+    return bool(here and there and here.id == there.id and not arrived(machine))

@@ -44,9 +44,9 @@ def desk(engine: Engine, debian_12: object, nodes: RayNodes, tmp_path: Path, mon
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     for container in engine.containers([f"reprokit.recipe={SWEPT}"]):
-        engine.remove(container["Id"], force=True)
+        engine.remove(container.id, force=True)
     for image in engine.images([f"reprokit.recipe={SWEPT}"]):
-        engine.remove_image(image["Id"], force=True)
+        engine.remove_image(image.id, force=True)
 
 
 @pytest.mark.long

@@ -108,13 +108,13 @@ def _gpus_in_container(engine: Engine, requests: list[dict[str, Any]]) -> list[s
 
 def _base(engine: Engine) -> str:
     """A base that reprokit made itself, "" if there is none; nothing of a stranger's image runs for a check."""
-    tags = [tag for image in engine.images([]) for tag in image.get("RepoTags") or ()]
-    return next((tag for tag in sorted(tags) if tag.startswith(f"{OWN_IMAGES}/base:")), "")
+    names = [name for image in engine.images([]) for name in image.names]
+    return next((name for name in sorted(names) if name.startswith(f"{OWN_IMAGES}/base:")), "")
 
 
 def _remove_stale(engine: Engine) -> None:
     """Remove containers of checks that were cut off."""
     for container in engine.containers([ROLE]):
-        if time.time() - container.get("Created", 0) > _STALE_S:
+        if time.time() - container.created > _STALE_S:
             with suppress(ReprokitError):
-                engine.remove(container["Id"], force=True)
+                engine.remove(container.id, force=True)

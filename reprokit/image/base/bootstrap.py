@@ -13,12 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from tempfile import TemporaryFile
-from typing import Any
 from urllib.parse import urlsplit
 
 from reprokit import paths
 from reprokit.display import notify
-from reprokit.engine import LABEL, OWN_IMAGES, Engine
+from reprokit.engine import LABEL, OWN_IMAGES, Engine, ImageInfo
 from reprokit.errors import EngineError, ReprokitError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.image import made
@@ -44,7 +43,7 @@ def name_of(release: Release, locked: Bootstrap | None = None) -> str:
     return f"{name}-{content_key(locked.packages)}" if locked else name
 
 
-def bootstrapped(engine: Engine, release: Release, locked: Bootstrap, store: Store) -> dict[str, Any]:
+def bootstrapped(engine: Engine, release: Release, locked: Bootstrap, store: Store) -> ImageInfo:
     """The image of the base of these packages, which is made if the engine does not have it. Raises as `bootstrap`."""
     name = name_of(release, locked)
     file = paths.home() / "locks" / f"{name.replace('/', '-').replace(':', '-')}.lock"

@@ -6,12 +6,12 @@ A lock names its digest or packages, from which the same base can be made again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import bundled
 from reprokit.display import notify
-from reprokit.engine import OWN_IMAGES, Engine, labels_of
+from reprokit.engine import OWN_IMAGES, Engine, ImageInfo
 from reprokit.errors import SourceError, UsageError
 from reprokit.formatting import counted
 from reprokit.image import trust
@@ -76,7 +76,7 @@ def on_engine(engine: Engine, reference: str) -> BaseImage | None:
     # digest under the mirror's name only.
     for name in ([f"{_repository(plain)}@{digest}"] if digest else []) + [plain]:
         image = engine.image(name)
-        digests = _digests(image)
+        digests = _digests(image) if image else []
         if image and (not digest or digest in digests):
             return described(reference, name, image, "engine", digest or next(iter(digests), ""))
     if digest and (image := carried(engine, digest)):
@@ -84,13 +84,13 @@ def on_engine(engine: Engine, reference: str) -> BaseImage | None:
     return None
 
 
-def carried(engine: Engine, digest: str) -> dict[str, Any] | None:
+def carried(engine: Engine, digest: str) -> ImageInfo | None:
     """The image under the carried name of a digest, if the engine knows that digest or the user trusts the image.
 
     Anyone can give an image this name: `docker load` takes names from its archive.
     """
     image = engine.image(carried_name(digest))
-    return image if image and (digest in _digests(image) or trust.known(image["Id"])) else None
+    return image if image and (digest in _digests(image) or trust.known(image.id)) else None
 
 
 def carried_name(digest: str) -> str:
@@ -128,11 +128,10 @@ def not_served(reference: str, tried: list[str]) -> SourceError:
     )
 
 
-def described(reference: str, name: str, image: dict[str, Any], how: str, digest: str = "") -> BaseImage:
+def described(reference: str, name: str, image: ImageInfo, how: str, digest: str = "") -> BaseImage:
     """An image of the engine as a base."""
-    labels = labels_of(image)
-    archives = tuple(filter(None, labels.get(bootstrap.ARCHIVES, "").split(",")))
-    return BaseImage(reference, name, image["Id"], how, digest, image.get("Architecture") or "amd64", archives)
+    archives = tuple(filter(None, image.labels.get(bootstrap.ARCHIVES, "").split(",")))
+    return BaseImage(reference, name, image.id, how, digest, image.architecture or "amd64", archives)
 
 
 def _of_today(engine: Engine, reference: str, tried: list[str]) -> BaseImage:
@@ -161,15 +160,14 @@ def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str)
     repository, tag = _repository(plain), plain[len(_repository(plain)) + 1 :] or "latest"
     image, other = engine.image(fetched), engine.image(f"{repository}:{tag}")
     assert image is not None
-    if "@" in reference or (other and other["Id"] != image["Id"]):
+    if "@" in reference or (other and other.id != image.id):
         repository, _, tag = carried_name(digest).rpartition(":")
     engine.tag(fetched, repository, tag)
     return described(reference, f"{repository}:{tag}", image, place, digest)
 
 
-def _digests(image: dict[str, Any] | None) -> list[str]:
-    """The registry digests by which the engine knows an image."""
-    return [name.partition("@")[2] for name in (image or {}).get("RepoDigests") or []]
+def _digests(image: ImageInfo) -> list[str]:
+    return [name.partition("@")[2] for name in image.digests]
 
 
 def _repository(plain: str) -> str:

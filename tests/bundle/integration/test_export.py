@@ -48,9 +48,9 @@ def test_skopeo_reads_a_bundle_and_the_metadata_is_complete(engine: Engine, two:
     assert unpacked and int(unpacked[1]) * 1e6 < sum(image.size for image in metadata.images) - 2_000_000
     for name, item in zip(two, json.loads(entries["manifest.json"]), strict=True):
         described = engine.image(name)
-        assert (item["RepoTags"], item["Config"]) == ([name], blob_path(described["Id"]))
+        assert (item["RepoTags"], item["Config"]) == ([name], blob_path(described.id))
         inspected = json.loads(skopeo("inspect", "--config", f"oci-archive:{out}:{name}"))
-        assert inspected["rootfs"]["diff_ids"] == described["RootFS"]["Layers"]
+        assert inspected["rootfs"]["diff_ids"] == list(described.layers)
         # skopeo compares every digest.
         skopeo("copy", "-q", f"oci-archive:{out}:{name}", f"dir:{tmp_path / name.replace('/', '-')}")
 
@@ -60,7 +60,7 @@ def test_an_update_has_only_new_layers(engine: Engine, images: Images, two: tupl
     export(two[0], "-o", str(old))
     rebuilt = images.on(two[0], "rebuilt", [{"n/one": noise(1 << 20, 900)}])
     said = json.loads(export(rebuilt, "--since", str(old), "-o", str(new), "--json").stdout)
-    before = engine.image(two[0])["RootFS"]["Layers"]
+    before = engine.image(two[0]).layers
     assert sorted(said["absent"]) == sorted(before)
     assert said["bytes"] == new.stat().st_size < 0.6 * (1 << 20) + (1 << 16)
     manifest = json.loads(contents(new)["manifest.json"])[0]
@@ -128,13 +128,13 @@ def test_exports_killed_at_random_moments_are_resumed(images: Images, tmp_path: 
 
 def test_an_archive_for_old_engines_loads_there(engine: Engine, images: Images, tmp_path: Path):
     name = images.base("old", {"a": noise(1 << 20, 7)}, ["ENV X=y"])
-    before = engine.image(name)["Id"]
+    before = engine.image(name).id
     out = tmp_path / "x.tar"
     export(name, "-o", str(out), "--format", "docker")
     engine.remove_image(name)
     with out.open("rb") as archive:
         engine.load(archive)
-    assert engine.image(name)["Id"] == before
+    assert engine.image(name).id == before
     skopeo("inspect", f"docker-archive:{out}")
     assert list(tmp_path.glob(".x*")) == []
 
@@ -162,7 +162,7 @@ def test_a_squashfs_has_files_and_start_scripts(engine: Engine, images: Images, 
     assert subprocess.run(["sh", "-n", str(root / "etc/rc")]).returncode == 0
     assert os.access(root / "etc/rc", os.X_OK)
     assert not (root / ".dockerenv").exists()
-    exported = engine.image(name)["Id"]
+    exported = engine.image(name).id
     assert not [c["Names"] for c in engine.api.containers(all=True) if c["ImageID"] == exported], "a container is left"
 
 

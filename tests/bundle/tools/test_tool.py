@@ -228,7 +228,7 @@ def test_the_specifications_own_program_opens_it(job, engine, tmp_path):
         assert shown.splitlines() == ["1234", "mine", "/data", "/tmp/home"]
         assert (workspace / "made").stat().st_uid == 1234
     finally:
-        for each in [c["Id"] for c in engine.containers([]) if name in c["Image"]]:
+        for each in [c["Id"] for c in engine.api.containers(all=True) if name in c["Image"]]:
             engine.remove(each, force=True)
         engine.remove_image(f"reprokit/{name}:v")
 

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
 from reprokit.image import trust
 from reprokit.image.base import bootstrap as bootstrap_module
@@ -70,7 +70,7 @@ def reference(engine: Engine, registry: tuple[Registry, str]) -> Iterator[str]:
 def test_the_engines_own_comes_first(engine, base):
     resolved = resolve_base(engine, base)
     assert (resolved.how, resolved.name, resolved.reference) == ("engine", base, base)
-    assert resolved.image_id == engine.image(base)["Id"] and resolved.architecture == "amd64"
+    assert resolved.image_id == engine.image(base).id and resolved.architecture == "amd64"
     assert resolved.described.startswith(f"{base}: on the engine (sha256:")
 
 
@@ -89,9 +89,9 @@ def test_a_registry_serves_it_by_digest(engine, registry, reference):
 def test_a_name_that_another_image_has_is_not_moved(engine, registry, reference, base):
     pinned = f"{reference}@{registry[0].digest}"
     engine.tag(base, *reference.rsplit(":", 1))
-    before = engine.image(reference)["Id"]
+    before = engine.image(reference).id
     resolved = resolve_base(engine, pinned)
-    assert resolved.how == "registry" and resolved.image_id != before == engine.image(reference)["Id"]
+    assert resolved.how == "registry" and resolved.image_id != before == engine.image(reference).id
     again = resolve_base(engine, pinned)
     assert (again.how, again.image_id) == ("engine", resolved.image_id)
     engine.remove_image(reference)
@@ -118,7 +118,7 @@ def test_a_carried_name_counts_only_for_an_image_that_the_user_trusts(engine, ba
     engine.tag(base, *carried_name(digest).rsplit(":", 1))
     try:
         assert on_engine(engine, f"{base}@{digest}") is None
-        trust.record(engine, engine.image(base)["Id"], "trusted", "test")
+        trust.record(engine, engine.image(base).id, "trusted", "test")
         resolved = on_engine(engine, f"{base}@{digest}")
         assert resolved and (resolved.name, resolved.digest) == (carried_name(digest), digest)
     finally:
@@ -133,7 +133,7 @@ def test_mirrors_stand_in_for_docker_hub_in_their_order(engine, registry, refere
     resolved = resolve_base(engine, name)
     assert any("/none/library/" in path for path in served.asked)
     assert (resolved.how, resolved.digest) == (f"mirror {served.host}/cache", served.digest)
-    assert resolved.name == name and engine.image(name)["Id"] == resolved.image_id
+    assert resolved.name == name and engine.image(name).id == resolved.image_id
     again = resolve_base(engine, f"{name}@{served.digest}")
     assert (again.how, again.name, again.image_id) == ("engine", name, resolved.image_id)
 
@@ -218,7 +218,7 @@ def test_a_gone_tag_of_nvidia_brings_the_nearest_listed_one():
 
 def test_a_bootstrapped_base_is_used_again_and_still_called_so():
     engine = NoRegistry()
-    engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1", "Architecture": "amd64"}
+    engine.images["reprokit/own/base:debian-12"] = ImageInfo("sha256:1", architecture="amd64")
     resolved = resolve_base(engine, "debian:bookworm-slim")
     assert (resolved.how, resolved.name, resolved.digest) == ("bootstrapped", "reprokit/own/base:debian-12", "")
     assert "not the vendor's image" in resolved.described
@@ -230,7 +230,7 @@ def test_bootstrapping_reports_why_and_goes_the_way_of_a_lock(monkeypatch, upstr
 
     def made(_engine: object, name: str, release: Release, packages: Bootstrap, store: object) -> str:
         assert packages == bootstrap(package("dpkg")) and [i.sha256 for i in fetched] == [package("dpkg").sha256]
-        engine.images[name] = engine.images["sha256:2"] = {"Id": "sha256:2"}
+        engine.images[name] = engine.images["sha256:2"] = ImageInfo("sha256:2")
         return "sha256:2"
 
     upstream(package("dpkg"))
@@ -247,7 +247,7 @@ def test_bootstrapping_reports_why_and_goes_the_way_of_a_lock(monkeypatch, upstr
 
 
 def test_what_the_engine_has_does_not_decide_a_lock(store, upstream, reported: list[str]):
-    engine = NoRegistry(debian__12={"Id": "sha256:1", "RepoDigests": [f"debian@{DIGEST}"]})
+    engine = NoRegistry(debian__12=ImageInfo("sha256:1", digests=(f"debian@{DIGEST}",)))
     upstream(package("liba"))
     assert lock_base(engine, "debian:12", store).bootstrap == bootstrap(package("liba"))
     assert reported == ["no registry has debian:12 (no such host); resolving the packages of debian 12 (bookworm)"]
@@ -265,7 +265,7 @@ def test_what_nobody_serves_and_nobody_can_make(store):
     assert successor_base(lock, store) == (lock, ())
     # A Debian by digest is never the bootstrapped one.
     engine = NoRegistry()
-    engine.images["reprokit/own/base:debian-12"] = {"Id": "sha256:1"}
+    engine.images["reprokit/own/base:debian-12"] = ImageInfo("sha256:1")
     with pytest.raises(SourceError, match="no registry has"):
         locked_base(engine, Base(reference="debian:12", digest=DIGEST), store)
     with pytest.raises(UsageError, match="lock"):  # of another release
@@ -278,9 +278,9 @@ def test_two_locks_have_two_images(store, monkeypatch):
     engine = NoRegistry()
 
     def make(_engine, name, release, locked, _store):
-        image = {"Id": f"sha256:{len(engine.images)}", "Architecture": "amd64"}
-        engine.images[name] = engine.images[image["Id"]] = image
-        return image["Id"]
+        image = ImageInfo(f"sha256:{len(engine.images)}", architecture="amd64")
+        engine.images[name] = engine.images[image.id] = image
+        return image.id
 
     monkeypatch.setattr(bootstrap_module, "bootstrap", make)
     one = Base(reference="debian:bookworm-slim", bootstrap=bootstrap(package("liba")))
@@ -298,7 +298,7 @@ def test_a_host_without_mmdebstrap_is_reported_before_anything_is_fetched(store,
     with pytest.raises(EngineError, match="mmdebstrap is not installed"):
         Supplier(store, None).inputs(NoRegistry(), "x:cpu", None, lock, drift=False)  # no mirrors: nothing is fetched
     engine = NoRegistry()
-    engine.images[bootstrap_module.name_of(BOOKWORM, base.bootstrap)] = {"Id": "sha256:1"}
+    engine.images[bootstrap_module.name_of(BOOKWORM, base.bootstrap)] = ImageInfo("sha256:1")
     check_base(engine, base)
 
 
@@ -326,7 +326,7 @@ def test_a_bootstrap_is_resolved_twice_alike_and_makes_an_image_of_exactly_its_p
     assert {p.archive for p in lock.packages} <= {"debian", "debian-security"}
     assert datetime.strptime(lock.as_of, "%Y%m%dT%H%M%SZ") > datetime(2023, 6, 10)
 
-    labels = engine.image(name)["Config"]["Labels"]
+    labels = engine.image(name).labels
     shown = inside(name, r"dpkg-query -W -f '${Package} ${Version}\n'")
     assert {tuple(line.split()) for line in shown.splitlines()} == {(p.name, p.version) for p in lock.packages}
     sources = inside(name, "cat /etc/apt/sources.list; ls /etc/apt/sources.list.d")

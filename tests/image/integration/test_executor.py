@@ -28,7 +28,6 @@ from reprokit.image.executor import Executor, Plan
 from reprokit.image.leftovers import leftovers, remove
 from reprokit.image.made import Steps, step_name
 from reprokit.image.stage import StepFailed
-from reprokit.oci.store import layers_of
 from reprokit.recipe import find
 from tests.support.builds import target_of
 from tests.support.images import built, noise
@@ -162,16 +161,16 @@ def test_an_image_is_what_docker_build_makes(engine: Engine, build: Build, bookw
     try:
         mine = build(DOCKERFILE)
         assert tree(engine, mine) == tree(engine, classic)
-        settings = [engine.image(image)["Config"] for image in (mine, classic)]
+        settings = [engine.image(image).config for image in (mine, classic)]
         made_by_docker = {"Hostname", "Domainname", "Image"}
         one, other = ({k: v for k, v in each.items() if v and k not in made_by_docker} for each in settings)
         assert one == other
-        texts = [str(each["CreatedBy"]) for each in engine.history(mine)]
+        texts = [each.command for each in engine.history(mine)]
         assert "USER daemon" in texts and "RUN /bin/bash -ec (id -u" in "\n".join(texts)
-        described = json.dumps([engine.image(mine), engine.history(mine)])
+        described = json.dumps([engine.api.inspect_image(mine), engine.api.history(mine)])
         assert "/dev/reprokit" not in described and "helper" not in described
         layers = sum(1 for text in texts if text.startswith(("RUN", "COPY", "WORKDIR")))
-        assert len(layers_of(engine.image(mine))) == 1 + layers
+        assert len(engine.layers(mine)) == 1 + layers
     finally:
         engine.remove_image(classic, force=True)
 
@@ -210,7 +209,7 @@ def test_a_stage_whose_product_is_cached_does_not_run(build: Build):
 def test_a_block_is_one_layer_and_its_assertions_are_part_of_it(engine: Engine, build: Build):
     text = "FROM x\nRUN echo > /a\nENV A=1\nRUN test -e /a\nRUN echo > /b\nRUN test -e /b\n"
     image = build(text, block_of=lambda line: "one" if line < 5 else "two", layered=True)
-    assert len(layers_of(engine.image(image))) == 3
+    assert len(engine.layers(image)) == 3
     # The block's last step failed, so all of the block runs again; the one before it does not.
     with pytest.raises(StepFailed) as failed:
         build(text.replace("/b\n", "/c\n", 1), block_of=lambda line: "one" if line < 5 else "two", layered=True)
@@ -233,9 +232,9 @@ def test_a_failed_steps_state_is_kept(engine: Engine, build: Build):
         with pytest.raises(StepFailed) as failed:
             build("FROM x\nENV A=b\nRUN echo half > /half; false", keep_failed=kept, failed_labels={"l": "m"})
         found = tree(engine, kept)
-        assert failed.value.kept == engine.image(kept)["Id"] and found["half"][5] == b"half\n"
-        assert engine.image(kept)["Config"]["Labels"]["l"] == "m"
-        assert "A=b" in engine.image(kept)["Config"]["Env"]
+        assert failed.value.kept == engine.image(kept).id and found["half"][5] == b"half\n"
+        assert engine.image(kept).labels["l"] == "m"
+        assert "A=b" in engine.image(kept).config["Env"]
     finally:
         engine.remove_image(kept, force=True)
 
@@ -388,7 +387,7 @@ RUN ls -A /c /opt /mnt; cat /before /after
 """
     image = build(text)
     assert build.output == ["bstaged", "settled", "/c:", "/mnt:", "/opt:", "settled", "late"]
-    assert not engine.image(image)["Config"].get("Volumes")
+    assert not engine.image(image).config.get("Volumes")
     assert build(text) and build.output == []
     build(text, FILES | {"d/b.txt": b"changed"})
     assert build.output[0] == "changedstaged"
@@ -408,7 +407,7 @@ def test_a_cache_belongs_to_its_owner_and_is_off_without_the_cache(engine: Engin
             build(f"FROM x\n{line} # {len(changes)}", **changes)
             assert build.output[1].startswith("cat:"), changes
     finally:
-        mine = [name for name in engine.volumes() if name.startswith(f"{NAME}cache-")]
+        mine = [volume.name for volume in engine.volumes() if volume.name.startswith(f"{NAME}cache-")]
         for name in mine:
             engine.remove_volume(name)
     assert len(mine) == 2
@@ -429,11 +428,11 @@ def test_steps_of_a_repository_are_for_builds_that_name_it(engine: Engine, build
     with Registry(engine) as registry:
         repository = f"{registry.host}/{unique('steps')}"
         steps = cache(cache_to=repository)
-        layers = layers_of(engine.image(build(text)))
+        layers = engine.layers(build(text))
         steps.share()
         steps.drop()
         steps = cache(cache_from=repository)
-        assert layers_of(engine.image(build(text + more)))[:-1] == layers
+        assert engine.layers(build(text + more))[:-1] == layers
         assert (len(build.ran), steps.origin) == (1, repository)
         # Neither what came from there nor what was made on it is taken for the user's own.
         steps = cache()
@@ -478,8 +477,8 @@ def test_builds_killed_at_random_moments_leave_nothing_and_go_on(
 
     def running() -> bool:
         """Whether a container of this test runs: its sockets are in the test's own folder."""
-        mounts = [mount for each in engine.containers([]) if each["State"] == "running" for mount in each["Mounts"]]
-        return any(str(mount.get("Source")).startswith(str(tmp_path)) for mount in mounts)
+        mounts = [mount for each in engine.containers([]) if each.state == "running" for mount in each.mounts]
+        return any(mount.source.startswith(str(tmp_path)) for mount in mounts)
 
     moments = KillMoments(7, 0.1, takes=8)
     try:
@@ -491,12 +490,12 @@ def test_builds_killed_at_random_moments_leave_nothing_and_go_on(
             wait_for(lambda: not running())
         done = subprocess.run(command, check=True, **options).stdout.split()  # type: ignore[call-overload]
         ran = int(done[1])
-        assert engine.image(name)["Id"] == done[0] and not running()
+        assert engine.image(name).id == done[0] and not running()
         assert done[2:] == [str(n) for n in range(6 - ran, 6)] and tree(engine, name)["5"][5] == b"5\n"
     finally:
         engine.remove_image(name, force=True)
         monkeypatch.setattr(find, "recipe_files", dict)
         for leftover in leftovers(engine):
             assert remove(engine, leftover)
-        steps = [tag for each in engine.images([]) for tag in each["RepoTags"] or () if tag.startswith(step_name(""))]
+        steps = [name for each in engine.images([]) for name in each.names if name.startswith(step_name(""))]
         assert not steps and not [entry for entry in made.entries(engine).values() if engine.image(entry.id)]

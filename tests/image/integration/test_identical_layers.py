@@ -205,7 +205,7 @@ def test_two_engines_with_nothing_in_common_but_the_lock(desk: _Desk, engine: En
         few = ("unshare", "--uts", "sh", "-c", 'hostname elsewhere && exec taskset -c 0 "$@"', "sh")
         desk.run("build", "--offline", desk.recipe, inside=other, before=few, **node)
         late = list(_entries_after(other.connect(), desk.image, day))
-        labels = other.connect().image(desk.image)["Config"]["Labels"]
+        labels = other.connect().image(desk.image).labels
         output = desk.run("run", desk.recipe, "--", "sh", "-c", LOOK, inside=other, **node)
         desk.run("export", desk.recipe, "-o", "image.rkit", inside=other, **node)
         assert "all good" in desk.run("store", "verify", inside=other, **node)
@@ -251,7 +251,7 @@ def test_modules_that_apt_compiled_with_an_old_python(desk: _OldDesk, engine: En
     builds = []
     for _ in range(2):
         desk.run("build", "--no-cache", desk.recipe)
-        builds.append(engine.image(desk.image)["RootFS"]["Layers"])
+        builds.append(engine.image(desk.image).layers)
     assert builds[0] == builds[1]
     for file in (desk.root / "home" / "state" / "builds").iterdir():
         record = json.loads(file.read_text())

@@ -80,7 +80,7 @@ def test_a_warm_build_asks_nothing_outside_and_is_the_same_image(desk: Desk, eng
     desk.run("fetch", desk.recipe)
     assert "0 B downloaded" in desk.run("fetch", desk.recipe)
     built, _ = json.JSONDecoder().raw_decode(desk.run("build", desk.recipe, "--json"))
-    assert (built["name"], built["image"]) == (desk.image, engine.image(desk.image)["Id"])
+    assert (built["name"], built["image"]) == (desk.image, engine.image(desk.image).id)
     (file,) = (desk.root / "home" / "state" / "builds").iterdir()
     record = json.loads(file.read_text())
     assert record["hosts_asked"] == {} and record["asked_in_vain"] == {}
@@ -112,7 +112,7 @@ def test_what_the_lock_or_the_mirrors_lack_is_named_and_taken_on_demand(desk: De
     assert "--update apt" in output and "--drift" in output
     drift = f"tree 1.0-0 -> {tree.version}"
     assert drift in desk.run("build", "--drift", desk.small)
-    assert json.loads(engine.image(desk.small_image)["Config"]["Labels"]["reprokit.drift"]) == [drift]
+    assert json.loads(engine.image(desk.small_image).labels["reprokit.drift"]) == [drift]
     output = desk.run("build", desk.small)
     assert "is up to date" in output and "built with --drift" in output
 

@@ -91,7 +91,7 @@ def test_everything_locked_is_installed_and_nothing_else_comes(
     assert {members[sha256] for sha256 in of_the_store & set(members)} == {"opt/model/w.bin"}
 
     # Another gateway, on another port and with another password: nothing is done again.
-    layers = [engine.image(each)["RootFS"] for each in (first, builds(made))]
+    layers = [engine.image(each).layers for each in (first, builds(made))]
     again = builds.events
     steps = [event for event in again if isinstance(event, BuildStep) and event.text.startswith(("RUN", "COPY"))]
     assert steps and all(step.cached for step in steps)

@@ -10,7 +10,6 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.image.base.resolve import locked_base
-from reprokit.oci.store import layers_of
 from tests.support.builds import root_file_system
 from tests.support.engines import Podman
 from tests.support.privileges import as_root
@@ -28,13 +27,13 @@ def podman(short_path: Path) -> Iterator[Engine]:
 def test_its_base_is_that_of_docker(podman: Engine, engine: Engine, bookworm):
     made = locked_base(podman, bookworm.lock, bookworm.store)
     docker = engine.image(bookworm.base.image_id)
-    assert layers_of(podman.image(made.image_id)) == layers_of(docker)
+    assert podman.layers(made.image_id) == docker.layers
 
 
 def test_a_build(podman: Engine, builds):
     base = builds.target.variant.base
     podman.import_image(io.BytesIO(root_file_system()), *base.split(":"), ["ENV PATH=/bin"])
     made = builds("RUN echo a > /a\nENV B=c\nFROM scratch\nCOPY --from=0 /a /b\n", engine=podman)
-    config = podman.image(made.image_id)["Config"]
+    config = podman.image(made.image_id).config
     assert not config.get("Entrypoint") and not config.get("Cmd") and "reprokit" not in str(config["Env"])
     assert not podman.containers([])

@@ -44,7 +44,7 @@ def login(engine: Engine, recipe: str, binds: list[str], command: list[str]) -> 
         engine.start(container)
         yield container
     finally:
-        for each in [container, *(made["Id"] for made in engine.containers([f"reprokit.recipe={recipe}"]))]:
+        for each in [container, *(made.id for made in engine.containers([f"reprokit.recipe={recipe}"]))]:
             with contextlib.suppress(ReprokitError):
                 engine.remove(each, force=True)
         for image in (f"{name}:1", f"reprokit/{recipe}:cpu"):

@@ -88,7 +88,7 @@ def test_a_command_runs_there(nodes: Cluster, name: str, tmp_path: Path):
     # The node's copy is not overwritten, and no message mentions it.
     (home / "code.py").write_text("theirs\n")
     again = call(*on(node, name, "--", "cat", "code.py"))
-    image = node.engine().image(f"reprokit/{name}:cpu")["Id"]
+    image = node.engine().image(f"reprokit/{name}:cpu").id
     assert (again.returncode, again.stdout) == (0, "theirs\n") and f"`reprokit images trust {image}`" in again.stderr
     assert call("images", "trust", image).returncode == 0
     again = call(*on(node, name, "--", "cat", "code.py"))
@@ -130,7 +130,7 @@ def test_the_command_runs_as_the_nodes_user(nodes: Cluster, name: str, ana: str)
     (made,) = (home / ".cache" / "reprokit" / "workspaces").glob(f"{name}-*/made")
     assert (made.stat().st_uid, made.stat().st_gid) == (1234, 2345)
     (container,) = engine.containers([f"reprokit.recipe={name}"])
-    assert container["Labels"]["reprokit.owner"] == "1234"
+    assert container.labels["reprokit.owner"] == "1234"
     # The other verbs find the container by the owner on the node.
     (row,) = json.loads(call("ps", "--on", ana, "--json").stdout)
     assert (row["own"], row["state"], row["recipe"]) == (True, "running", name)
@@ -233,7 +233,7 @@ def test_variables_of_a_file_here_reach_the_command_and_stay_nowhere(nodes: Clus
     again = call("exec", name, "--on", node.login, "--", "sh", "-c", 'echo "${TOKEN:-none}"')
     assert (again.returncode, again.stdout) == (0, "none\n"), again.stderr
     (container,) = node.engine().containers([f"reprokit.recipe={name}"])
-    assert "TOKEN" not in json.dumps(node.engine().container(container["Id"]))
+    assert "TOKEN" not in json.dumps(node.engine().api.inspect_container(container.id))
 
 
 def test_smoke_runs_on_a_node(nodes: Cluster, name: str):
@@ -244,7 +244,7 @@ def test_smoke_runs_on_a_node(nodes: Cluster, name: str):
     own = results.pop(f"{name}:cpu")
     assert own["status"] == "pass"
     assert [(s["name"], s["status"]) for s in own["steps"]][-2:] == [("echo fine", "pass"), ("nvidia-smi", "skip")]
-    assert not any("smoke" in c["Names"][0] for c in node.engine().containers([f"reprokit.recipe={name}"]))
+    assert not any("smoke" in c.name for c in node.engine().containers([f"reprokit.recipe={name}"]))
     assert results and {result["status"] for result in results.values()} == {"skip"}
     assert results["fused-attention:cpu"]["reason"] == f"its image is missing on {node.login}"
     absent = call("smoke", name, "--on", nodes["node2"].login)
@@ -258,11 +258,11 @@ def test_records_of_a_node_are_kept_here_and_name_it(nodes: Cluster, name: str, 
     assert done.returncode == 0, done.stderr
     (record,) = json.loads(done.stdout)["records"]
     assert (record["samples"], record["node"], record["image_stale"]) == ([5.0], node.login, False)
-    assert record["image_digest"] == node.engine().image(f"reprokit/{name}:cpu")["Id"]
+    assert record["image_digest"] == node.engine().image(f"reprokit/{name}:cpu").id
     kept = (tmp_path / "results" / f"{name}.jsonl").read_text()
     assert [json.loads(line)["node"] for line in kept.splitlines()] == [record["node"]]
     (container,) = node.engine().containers([f"reprokit.recipe={name}"])
-    assert container["State"] == "exited"
+    assert container.state == "exited"
 
     put(node, name, "reprokit.dockerfile=other")
     refused = call(*bench)
@@ -332,7 +332,7 @@ def test_an_export_excludes_layers_that_the_node_has(nodes: Cluster, images: Ima
 
     assert absent() == []
     machine.engine().load(images.engine.save(base))
-    assert absent() == images.engine.image(base)["RootFS"]["Layers"]
+    assert absent() == images.engine.image(base).layers
     assert out.stat().st_size < MB
     down = call("export", upon, "--for", nodes.down, "-o", out, "--json")
     assert (down.returncode, nodes.down in down.stderr) == (4, True)

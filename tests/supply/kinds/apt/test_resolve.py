@@ -47,7 +47,7 @@ def base(engine: Engine, images, bookworm, served: Archive) -> BaseImage:
         "etc/apt/sources.list.d/cuda-ubuntu.list": b"deb [trusted=yes] http://127.0.0.2:9/cuda ./\n",
     }
     image = images.on(bookworm.base.name, "apt", [sources])
-    return BaseImage("nvidia/cuda:1", image, engine.image(image)["Id"], "engine")
+    return BaseImage("nvidia/cuda:1", image, engine.image(image).id, "engine")
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def test_what_cannot_be_installed_is_named_with_its_block(engine, base, archive,
 def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store, monkeypatch):
     archive.publish(EARLY)
     with BaseApt(tools(engine, base, store)) as apt:
-        assert "proxy" not in str(engine.container(apt._container.name)["Config"]).lower()
+        assert "proxy" not in str(engine.container(apt._container.name).config).lower()
         assert "http_proxy=http://127.0.0.1:" in apt.ask(["env"]).output
     assert engine.container(apt._container.name) is None
     # A vendor's lists are omitted as the image omits them.
@@ -172,7 +172,7 @@ def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store, mon
 )
 def test_a_package_manager_that_never_ends(engine, images, bookworm, store, monkeypatch, script, limit, message):
     image = images.on(bookworm.base.name, "apt", [{"usr/bin/apt-get": f"#!/bin/sh\n{script}\n".encode()}])
-    base = BaseImage("me/base:1", image, engine.image(image)["Id"], "engine")
+    base = BaseImage("me/base:1", image, engine.image(image).id, "engine")
     name, _, value = f"REPROKIT_LIMIT_{limit}".partition("=")
     monkeypatch.setenv(name, value)
     tried = BaseApt(tools(engine, base, store))

@@ -1,0 +1,233 @@
+"""What an engine reports, as values that are checked once.
+
+Engines and their versions differ: a field that one leaves out, or whose type is not the API's, has its default here.
+Only what nothing can be done without raises an EngineError, such as an image's ID.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from reprokit.errors import EngineError
+
+_DOCKER_HUB = re.compile(r"^docker\.io/(library/)?")
+_NO_NAME = "<none>:<none>"
+
+
+@dataclass(frozen=True)
+class ImageInfo:
+    """An image. `names` are as Docker writes them, `layers` diff IDs from the base up, `created` is a Unix time.
+
+    `digests` are the names by digest, `debian@sha256:...`, under which registries have it.
+
+    `config` are the settings of its containers, by the OCI image specification's keys. An image of a list has only its
+    labels, and no layers; an inspected one has no parent.
+    """
+
+    id: str
+    names: tuple[str, ...] = ()
+    digests: tuple[str, ...] = ()
+    parent: str = ""
+    size: int = 0
+    created: float = 0.0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    layers: tuple[str, ...] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    architecture: str = ""
+    author: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its first name."""
+        return self.names[0]
+
+    @classmethod
+    def of(cls, answer: Any) -> ImageInfo:
+        """From an inspected image, or an image of a list. Raises EngineError if it has no ID."""
+        value = _object(answer)
+        config = _object(value.get("Config"))
+        # podman adds Docker Hub's host.
+        names = (_DOCKER_HUB.sub("", name) for name in _texts(value.get("RepoTags")))
+        parent = _text(value.get("ParentId"))
+        return cls(
+            id=full_id(_id_in(value)),
+            names=tuple(name for name in names if name != _NO_NAME),
+            digests=_texts(value.get("RepoDigests")),
+            parent=full_id(parent) if parent else "",
+            size=_number(value.get("Size")),
+            created=_time(value.get("Created")),
+            labels=_labels(value, config),
+            layers=_texts(_object(value.get("RootFS")).get("Layers")),
+            config=config,
+            architecture=_text(value.get("Architecture")),
+            author=_text(value.get("Author")),
+        )
+
+
+@dataclass(frozen=True)
+class ContainerMount:
+    """`source` is the host's path, `target` the path in the container, `name` that of a volume or empty."""
+
+    source: str
+    target: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
+class ContainerInfo:
+    """A container. `image` is an image's ID, `state` such as "running", `created` a Unix time.
+
+    `size` are the bytes of its own files, if they were asked for. `execs` are the IDs of commands in it. A container of
+    a list has no `config`, and neither `execs` nor `pid`.
+    """
+
+    id: str
+    name: str = ""
+    image: str = ""
+    state: str = ""
+    created: float = 0.0
+    pid: int = 0
+    size: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
+    config: Mapping[str, Any] = field(default_factory=dict)
+    mounts: tuple[ContainerMount, ...] = ()
+    execs: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, answer: Any) -> ContainerInfo:
+        """From an inspected container, or a container of a list. Raises EngineError if it has no ID."""
+        value = _object(answer)
+        config, state = _object(value.get("Config")), value.get("State")
+        names = (_text(value.get("Name")), *_texts(value.get("Names")))
+        image = _text(value.get("ImageID")) or _text(value.get("Image"))
+        mounts = value.get("Mounts")
+        return cls(
+            id=_id_in(value),
+            name=next((name.lstrip("/") for name in names if name), ""),
+            image=full_id(image) if image else "",
+            state=_text(_object(state).get("Status")) or _text(state),
+            created=_time(value.get("Created")),
+            pid=_number(_object(state).get("Pid")),
+            size=_number(value.get("SizeRw")),
+            labels=_labels(value, config),
+            config=config,
+            mounts=tuple(
+                ContainerMount(_text(each.get("Source")), _text(each.get("Destination")), _text(each.get("Name")))
+                for each in map(_object, mounts if isinstance(mounts, list) else ())
+            ),
+            execs=_texts(value.get("ExecIDs")),
+        )
+
+    @property
+    def running(self) -> bool:
+        """Whether it has processes, also while it is paused or restarts."""
+        return self.state in ("running", "paused", "restarting")
+
+    @property
+    def entrypoint(self) -> tuple[str, ...]:
+        return _texts(self.config.get("Entrypoint"))
+
+    @property
+    def env(self) -> dict[str, str]:
+        return dict(entry.partition("=")[::2] for entry in _texts(self.config.get("Env")))
+
+    @property
+    def user(self) -> str:
+        return _text(self.config.get("User"))
+
+    @property
+    def workdir(self) -> str:
+        return _text(self.config.get("WorkingDir"))
+
+
+@dataclass(frozen=True)
+class HistoryStep:
+    """A step that made an image: its command, a comment, and the bytes of the layer that it added."""
+
+    command: str
+    size: int = 0
+    comment: str = ""
+
+    @classmethod
+    def of(cls, answer: Any) -> HistoryStep:
+        value = _object(answer)
+        return cls(_text(value.get("CreatedBy")), _number(value.get("Size")), _text(value.get("Comment")))
+
+
+@dataclass(frozen=True)
+class ChangedPath:
+    """A path that differs from a container's image."""
+
+    path: str
+    deleted: bool = False
+
+
+@dataclass(frozen=True)
+class PathStatus:
+    """A path of a container: `mode` has the bits of Go's `fs.FileMode`, `link` is where a link leads."""
+
+    mode: int
+    link: str = ""
+
+
+@dataclass(frozen=True)
+class VolumeInfo:
+    """A volume; `created` is a Unix time."""
+
+    name: str
+    created: float
+
+    @classmethod
+    def of(cls, answer: Any) -> VolumeInfo:
+        value = _object(answer)
+        return cls(_text(value.get("Name")), _time(value.get("CreatedAt")))
+
+
+def full_id(image_id: str) -> str:
+    """Add the algorithm to an image's ID, which podman omits."""
+    return image_id if image_id.startswith("sha256:") else f"sha256:{image_id}"
+
+
+def _id_in(value: Mapping[str, Any]) -> str:
+    identifier = _text(value.get("Id"))
+    if not identifier:
+        raise EngineError("the engine's answer has no ID of an image or container")
+    return identifier
+
+
+def _labels(value: Mapping[str, Any], config: Mapping[str, Any]) -> dict[str, str]:
+    labels = _object(config.get("Labels")) or _object(value.get("Labels"))
+    return {key: text for key, text in labels.items() if isinstance(text, str)}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def _number(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _time(value: Any) -> float:
+    """A Unix time or ISO 8601 as a Unix time; the present for anything else, as nothing unknown counts as old."""
+    if isinstance(value, int):
+        return float(value)
+    # Python 3.10 reads neither nanoseconds nor Z.
+    iso = re.fullmatch(r"(.{19})(?:\.\d+)?(Z|[+-]\d\d:\d\d)", _text(value))
+    try:
+        return datetime.fromisoformat(iso[1] + iso[2].replace("Z", "+00:00")).timestamp() if iso else time.time()
+    except ValueError:
+        return time.time()
