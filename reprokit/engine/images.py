@@ -7,7 +7,6 @@ import re
 from collections.abc import Generator, Iterator
 from typing import IO, Any
 
-import docker.auth
 import docker.errors
 import requests
 from docker.utils.json_stream import json_stream
@@ -84,13 +83,6 @@ class Images(EngineClient):
             yield from without_errors(
                 self.api.pull(repository, tag=tag or "latest", stream=True, decode=True), reference
             )
-
-    def credentials(self, registry: str) -> tuple[str, str] | None:
-        """User and password for a registry's host from Docker's configuration; None if it has none."""
-        with translated(where=registry):
-            entry = docker.auth.load_config().resolve_authconfig(registry) or {}
-        login = {key.lower(): value for key, value in entry.items()}
-        return (login["username"], login["password"]) if login.get("username") and login.get("password") else None
 
     def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
         """Push an image to the registry in its name; yields the engine's progress events. Raises SourceError."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 from reprokit import consent, paths
-from reprokit.display import ByteProgress, notify, progress
+from reprokit.display import notify, progress
 from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
@@ -17,7 +17,6 @@ from reprokit.image import trust
 from reprokit.image.labels import ImageLabels, kind_of_name
 from reprokit.image.lock.read import freshness
 from reprokit.nodes.image_reference import ImageReference
-from reprokit.nodes.registry_client import archive, remote_image
 from reprokit.nodes.transfer_progress import TransferProgress
 from reprokit.oci.store import is_containerd
 from reprokit.recipe.find import Target
@@ -90,31 +89,23 @@ def pull(
     with _explained(reference):
         digest = reference.digest or engine.registry_digest(reference.named)
     name = f"{reference.repository}@{digest}"
-    image, summary = _complete(engine, name), ""
-    movable: set[str] = set()
+    image, summary = engine.image(name), ""
     if image is None:
         with _one_at_a_time(engine, f"pull {digest}"), _explained(reference):
-            image = _complete(engine, name)
+            image = engine.image(name)
             if image is None:
-                if coming := remote_image(engine, reference, digest):
-                    # Labels in the registry are checked before anything is transferred.
-                    _agree(
-                        engine, _requested_name(reference, target, coming.labels), {digest, coming.id}, movable, replace
-                    )
                 with progress(f"pulling {reference.named or reference.repository}") as on_progress:
                     transfer = TransferProgress(on_progress)
                     for event in engine.pull(name):
                         transfer.update(event)
-                    if engine.image(name) and not _complete(engine, name):
-                        notify("the engine has these layers unpacked and did not pull their blobs; fetching them")
-                        _fetch_blobs(engine, reference, digest, transfer, on_progress)
-                summary = transfer.described("pulled")
-                image = _complete(engine, name)
+                summary, image = transfer.described("pulled"), engine.image(name)
     if image is None:
-        raise WorkFailed("the engine pulled the image but does not have all of it", name)
+        raise WorkFailed("the engine pulled the image but does not have it", name)
     try:
+        _require_blobs(engine, image, name)
         ours = _requested_name(reference, target, image.labels)
-        _agree(engine, ours, {image.id}, movable, replace)
+        if engine.image_id(ours) not in ("", image.id):
+            consent.require(f"there is another image called {ours}", "--replace", replace)
     except (WorkFailed, UsageError):
         if summary:  # a refused image is removed
             with suppress(ReprokitError):
@@ -128,40 +119,16 @@ def pull(
     return Transferred(ours, digest, summary)
 
 
-def _agree(engine: Engine, name: str, coming: Collection[str], movable: set[str], replace: bool) -> None:
-    """Ask once before moving an existing tag to another image. Raises UsageError."""
-    before = engine.image_id(name)
-    if before and before not in {*coming, *movable}:
-        consent.require(f"there is another image called {name}", "--replace", replace)
-        movable.add(before)
+def _require_blobs(engine: Engine, image: ImageInfo, name: str) -> None:
+    """Raises WorkFailed if a containerd store lacks blobs of the image, so that it can be neither exported nor pushed.
 
-
-def _complete(engine: Engine, name: str) -> ImageInfo | None:
-    """The image as the engine describes it; None if the engine lacks it, or has it without its blobs."""
-    image = engine.image(name)
-    if image and is_containerd(engine.info().get("DriverStatus")) and not engine.has_blobs(image.id):
-        return None
-    return image
-
-
-def _fetch_blobs(
-    engine: Engine, reference: ImageReference, digest: str, transfer: TransferProgress, on_progress: ByteProgress
-) -> None:
-    """Load the blobs that the engine did not pull. Raises SourceError; the incomplete image is then removed.
-
-    A containerd store does not pull the blob of a layer that it has unpacked from another blob (containerd
-    `core/unpack`). An image without blobs runs, but can be neither exported nor pushed.
+    Such a store does not pull the blob of a layer that it has unpacked from another blob (containerd `core/unpack`).
     """
-    try:
-        for loaded in engine.load(archive(engine, reference, digest, transfer, on_progress)):
-            if loaded != digest:  # one architecture's image of an index, which the pulled image names
-                engine.remove_image(loaded)
-    except SourceError as error:
-        name = f"{reference.repository}@{digest}"
-        with suppress(ReprokitError):
-            engine.remove_image(name)
+    if is_containerd(engine.info().get("DriverStatus")) and not engine.has_blobs(image.id):
         hint = "remove the images that share its layers (`docker rmi`), and pull it again"
-        raise SourceError(error.message, name, hint) from None
+        raise WorkFailed(
+            "the engine has layers of the image in another compression, and did not pull its own", name, hint
+        )
 
 
 def _requested_name(reference: ImageReference, target: Target | None, labels: Mapping[str, str]) -> str:

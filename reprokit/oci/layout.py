@@ -50,12 +50,6 @@ def layout_files(images: Sequence[Image], annotations: Mapping[str, str] | None 
         entries.append(entry)
         yield blob_path(image.id), image.config
         yield blob_path(descriptor.digest), manifest
-    yield from _index_files(entries, annotations)
-
-
-def _index_files(
-    entries: Sequence[Mapping[str, object]], annotations: Mapping[str, str] | None = None
-) -> Iterator[tuple[str, bytes]]:
     yield OCI_LAYOUT, b'{"imageLayoutVersion":"1.0.0"}'
     index: dict[str, object] = {"schemaVersion": 2, "mediaType": INDEX_TYPE, "manifests": entries}
     if annotations:
@@ -65,17 +59,7 @@ def _index_files(
 
 def small_entries(images: Sequence[Image]) -> bytes:
     """The tar entries of everything but layers in an archive that any engine loads."""
-    return _entries([*layout_files(images), docker_manifest(images)])
-
-
-def published_entries(manifest: bytes, media_type: str, config: bytes) -> bytes:
-    """The tar entries of everything but layers of an unnamed image; its manifest keeps its digest."""
-    entry = Descriptor(media_type, digest_of(manifest), len(manifest)).json()
-    blobs = [(blob_path(digest_of(content)), content) for content in (config, manifest)]
-    return _entries([*blobs, *_index_files([entry])])
-
-
-def _entries(files: Sequence[tuple[str, bytes]]) -> bytes:
+    files = [*layout_files(images), docker_manifest(images)]
     return b"".join(header(path, len(content)) + content + padding(len(content)) for path, content in files)
 
 

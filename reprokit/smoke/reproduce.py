@@ -166,14 +166,15 @@ def _state(target: Target, repeat: int) -> str:
     folder = workspace.locate(target.workspace, target.path)
     # Machines may share the state folder. A user may have removed the results.
     parts = [target.recipe.model_dump_json(), str(repeat), __version__, platform.node()]
-    for part in (
+    more: tuple[Callable[[], str], ...] = (
         lambda: str(_has_results(target)),
         lambda: render(target).digest,
         lambda: str((lock := variant_lock(target)) and lock.hash),
         lambda: str(checkout_of(folder)),
         lambda: files.stamp_of(folder) if folder.is_dir() else "",
         lambda: Engine.connect().image_id(image_name(target)),
-    ):
+    )
+    for part in more:
         try:
             parts.append(part())
         except (ReprokitError, OSError) as error:

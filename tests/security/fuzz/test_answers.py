@@ -6,18 +6,16 @@ import contextlib
 import io
 import json
 import subprocess
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
 import urllib3
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reprokit.config.nodes import Node
 from reprokit.errors import ReprokitError
-from reprokit.nodes import image_reference, inventory, registry_client, remote_staging
+from reprokit.nodes import inventory, remote_staging
 from reprokit.nodes.remote import Remote
 from reprokit.supply import locked_input
 from reprokit.supply.fetch.answers import Refusal
@@ -28,81 +26,8 @@ from reprokit.supply.kinds.wheels import index as wheels
 from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 from tests.support.fuzzing import Watch, fuzzed, lines, spoilt, trees
-from tests.support.made import sha256
 
 DIGEST = "sha256:" + "1" * 64
-
-
-class Answer:
-    """What `Client.ask` yields."""
-
-    def __init__(self, status: int, headers: dict[str, str], body: bytes) -> None:
-        self.status, self.headers, self._body = status, headers, io.BytesIO(body)
-
-    def read(self) -> bytes:
-        return self._body.read(1 << 16)
-
-
-class Registry:
-    """In place of the HTTP client: the first question is answered by a challenge, then come manifest and config."""
-
-    def __init__(self, challenge: str, answers: dict[str, bytes]) -> None:
-        self._challenge, self._answers = challenge, answers
-
-    def __enter__(self) -> Registry:
-        return self
-
-    def __exit__(self, *error: object) -> None: ...
-
-    @contextlib.contextmanager
-    def ask(self, url: str, headers: dict[str, str]) -> Iterator[Answer]:
-        if "Authorization" not in headers and "/manifests/" in url:
-            yield Answer(401, {"WWW-Authenticate": self._challenge}, b"")
-        else:
-            yield Answer(200, {}, next((body for end, body in self._answers.items() if end in url), b'{"token":"t"}'))
-
-
-class Engine:
-    def credentials(self, host: str) -> None: ...
-
-    def info(self) -> dict[str, Any]:
-        return {}
-
-    def version(self) -> dict[str, Any]:
-        return {"Arch": "amd64"}
-
-
-CHALLENGE = 'Bearer realm="https://auth.test/token",service="registry.test",scope="repository:x:pull"'
-LAYERS = [{"mediaType": "m", "digest": DIGEST, "size": 1}]
-OCI = {"config": {"mediaType": "m", "digest": "", "size": 1}, "layers": LAYERS}
-
-
-@pytest.fixture(scope="module")
-def registry(watch: Watch) -> Iterator[Callable[[Any, Any, str], None]]:
-    def peeked(manifest: Any, config: Any, challenge: str) -> None:
-        text = json.dumps(config).encode()
-        if isinstance(manifest, dict) and isinstance(manifest.get("config"), dict):
-            manifest["config"]["digest"] = f"sha256:{sha256(text)}"
-        raw = json.dumps(manifest).encode()
-        digest = f"sha256:{sha256(raw)}"
-        files = {"/manifests/": raw, "/blobs/": text}
-        patch.setattr(registry_client, "Client", lambda settings: Registry(challenge, files))
-        registry_client.remote_image(Engine(), image_reference.parse("registry.test/x:cpu"), digest)  # type: ignore[arg-type]
-
-    with pytest.MonkeyPatch.context() as patch:
-        yield peeked
-
-
-SEEN = {"rootfs": {"diff_ids": [DIGEST]}, "config": {"Labels": {"reprokit.recipe": "x"}}}
-INDEX = {"manifests": [{"digest": DIGEST, "platform": {"architecture": "amd64", "os": "linux"}}]}
-
-
-@fuzzed
-@given(trees(OCI, INDEX), trees(SEEN), lines(CHALLENGE))
-def test_registry(
-    watch: Watch, registry: Callable[[Any, Any, str], None], manifest: Any, config: Any, challenge: str
-) -> None:
-    watch(lambda: registry(manifest, config, challenge))
 
 
 ADDRESSES = ("http://h.test/x", "https://u:p@h.test:443/a?b#c", "../y", "http://[::1]:80/")
@@ -145,6 +70,7 @@ class Connection:
         return subprocess.CompletedProcess(script, 0, self._output, "")
 
 
+LAYERS = [{"mediaType": "m", "digest": DIGEST, "size": 1}]
 IMAGE = {"id": DIGEST, "tags": ["x:1"], "layers": [DIGEST], "size": 7, "labels": {"reprokit.recipe": "x"}}
 INVENTORY: list[Any] = [
     {"Version": "28.0", "Arch": "amd64"}, [["driver-type", "io.containerd.snapshotter.v1"]], "/x", 99, True, IMAGE,
