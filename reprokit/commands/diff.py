@@ -143,7 +143,7 @@ def _files(one: Bundle, other: Bundle, left: Image, right: Image, verified: _Ver
 
 def _print(comparison: dict[str, Any]) -> None:
     from reprokit.formatting import size
-    from reprokit.verify.shown import layer_lines
+    from reprokit.verify.compare import layer_lines
 
     same = (
         "the same files, other times or names of owners" if comparison.get("verdict") == "other times" else "the same"

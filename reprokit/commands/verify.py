@@ -79,7 +79,7 @@ def _image(engine: Engine, target: Target, against: str | None) -> AbstractConte
 def _print(verification: Verification) -> None:
     from dataclasses import asdict
 
-    from reprokit.verify.shown import layer_lines
+    from reprokit.verify.compare import layer_lines
 
     for line in layer_lines([asdict(layer) for layer in verification.layers]):
         echo(line)

@@ -1,9 +1,9 @@
-"""Two layers compared file by file, and two images by their settings."""
+"""Two layers compared file by file, two images by their settings, and the lines that show it."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import zip_longest
@@ -19,6 +19,7 @@ Look = Callable[[Iterator[bytes], Iterator[bytes]], str]
 # Changes that are kept of one layer; all are counted.
 _KEPT = 1000
 _SHOWN = 200
+_PRINTED = 10  # changes of a layer
 _BYTES = 16
 # What the engine notes about a build, and what names its machine.
 _NOTES = {"Image", "Hostname", "Domainname", "AttachStdin", "AttachStdout", "AttachStderr", "ArgsEscaped"}
@@ -144,3 +145,18 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
 def changed_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Settings that differ, with both values, empty if there is none."""
     return differences(settings(one), settings(other))[:_KEPT]
+
+
+def layer_lines(layers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A line for each layer, then its first changes; `layers` are ComparedLayers as plain values."""
+    for layer in layers:
+        differ, times = layer["differ"], layer["times"]
+        counts = f"{differ} differ, {times} other times" if differ or times else "same"
+        of_files = f" of {layer['files']} files" if layer["files"] else ""
+        yield f"layer {layer['number']}: {counts}{of_files}  {layer['instruction'][:60]}".rstrip()
+        # The first times only after what matters more.
+        for change in sorted(layer["changes"], key=lambda each: each["kind"] == "time")[:_PRINTED]:
+            known = f" (known: {change['known']})" if change["known"] else ""
+            yield f"  {change['kind']:<7}  {change['path']}  {change['detail']}{known}".rstrip()
+        if (more := differ + times - _PRINTED) > 0:
+            yield f"  and {more} more"
