@@ -123,19 +123,14 @@ class Containers(EngineClient):
             except docker.errors.NotFound:
                 return False
 
-    def get_archive(self, container: str, path: str) -> bytes | None:
-        """A small file or folder of a container as a tar; None if the path does not exist.
-
-        Raises UsageError beyond limits.CONTAINER_FILE.
-        """
-        with self.archive(container, path) as blocks:
-            return None if blocks is None else b"".join(blocks)
-
     @contextlib.contextmanager
     def archive(
         self, container: str, path: str, limit: Limit | None = CONTAINER_FILE
     ) -> Iterator[Iterator[bytes] | None]:
-        """As `get_archive`, in blocks. Raises UsageError beyond the limit."""
+        """A file or folder of a container as a tar, in blocks; None if the path does not exist.
+
+        Raises UsageError beyond the limit.
+        """
         # An error of the caller's block is none of the engine: `translated` is around no `yield` to it.
         with translated(where=container):
             plain = {"Accept-Encoding": "identity"}

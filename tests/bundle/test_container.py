@@ -110,7 +110,7 @@ def test_an_exported_container_runs(engine: Engine, container: Make, tmp_path: P
     try:
         engine.create_container(again, {"Image": loaded})
         for path, present in (("/opt/tool", True), ("/bin/a", True), ("/var/cache/apt/archives/x.deb", False)):
-            assert (engine.get_archive(again, path) is not None) == present
+            assert (engine.status(again, path) is not None) == present
     finally:
         engine.remove(again, force=True)
         engine.remove_image(loaded, force=True)

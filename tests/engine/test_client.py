@@ -170,5 +170,6 @@ def test_whose_error_it_is_when_reading_a_containers_file_fails():
         next(blocks)
         raise full
     assert raised.value is full
-    with pytest.raises(EngineError, match=r"the engine stopped answering: .*Connection reset"):
-        answering(Broken()).get_archive("c", "/x")
+    reset = pytest.raises(EngineError, match=r"the engine stopped answering: .*Connection reset")
+    with reset, answering(Broken()).archive("c", "/x") as blocks:
+        next(blocks)

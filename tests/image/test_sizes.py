@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from reprokit.engine.info import HistoryStep
 from reprokit.image.sizes import freed, sized_image, sizes_by_block, stored_together
 
 
@@ -11,21 +12,21 @@ def asserts(name: str) -> str:
 
 def test_steps_belong_to_the_block_whose_assertions_follow():
     oldest_first = [
-        {"CreatedBy": "ADD rootfs", "Size": 100},
-        {"CreatedBy": asserts("base"), "Size": 20},
-        {"CreatedBy": "COPY dir:1 in /opt", "Size": 7},
-        {"CreatedBy": asserts("tvm"), "Size": 3},
-        {"CreatedBy": asserts("tvm"), "Size": 1},
-        {"CreatedBy": "ENV A=1", "Size": 0},
+        HistoryStep("ADD rootfs", 100),
+        HistoryStep(asserts("base"), 20),
+        HistoryStep("COPY dir:1 in /opt", 7),
+        HistoryStep(asserts("tvm"), 3),
+        HistoryStep(asserts("tvm"), 1),
+        HistoryStep("ENV A=1", 0),
     ]
     assert sizes_by_block(oldest_first[::-1]) == {"base": 120, "tvm": 11}
-    assert sizes_by_block([{"CreatedBy": "COPY", "Size": 5}]) == {"settings": 5}
+    assert sizes_by_block([HistoryStep("COPY", 5)]) == {"settings": 5}
     assert sizes_by_block([]) == {}
 
 
 def image(name: str, *steps: tuple[str, int], layers: str = ""):
     """An image of steps of blocks; its layers are the letters, or one letter for each step that added files."""
-    history = [{"CreatedBy": asserts(block), "Size": count} for block, count in steps]
+    history = [HistoryStep(asserts(block), count) for block, count in steps]
     filled = [f"{block}{count}" for block, count in steps if count]
     return sized_image(name, tuple(layers) or filled, history[::-1])
 
