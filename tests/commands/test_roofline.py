@@ -47,7 +47,9 @@ def locked(recipe, monkeypatch):
     def measured(engine, container, ask, threads):
         return [MeasuredPeaks(threads=n, peaks={"float32": n}, bandwidths={}) for n in threads]
 
-    monkeypatch.setattr("reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, ImageInfo("sha256:1"))))
+    monkeypatch.setattr(
+        "reprokit.commands._options.engine_on", lambda on: nullcontext(engine(on, ImageInfo("sha256:1")))
+    )
     monkeypatch.setattr("reprokit.profiling.roofline.gpus_for", lambda *_: "none")
     monkeypatch.setattr("reprokit.profiling.roofline.container_of_run", lambda *_: nullcontext("c"))
     monkeypatch.setattr("reprokit.profiling.roofline.machine_lock", lock)
