@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from reprokit import __version__
-from reprokit.bench.condition import doubts, probe_state, samples_of, watched
-from reprokit.bench.hardware import Execute, Hardware
+from reprokit.bench.hardware import Execute, Hardware, doubts, probe_state, samples_of, watched
 from reprokit.bench.inputs import locked_sums, prepare
 from reprokit.bench.parse import Measurement, Parsed, different, parse, threads_of
 from reprokit.container.execute import Completed

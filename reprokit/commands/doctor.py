@@ -76,7 +76,7 @@ def _examine(stack: ExitStack, on: str | None, target: Target | None) -> tuple[l
     """The findings; no machine where the node cannot be reached."""
     from reprokit.doctor.checks import CHECKS
     from reprokit.doctor.examine import examine
-    from reprokit.doctor.examined import Examined
+    from reprokit.doctor.examined import Examined, examined_node
     from reprokit.doctor.findings import error
     from reprokit.doctor.shell import LocalShell
     from reprokit.engine import Engine
@@ -86,11 +86,10 @@ def _examine(stack: ExitStack, on: str | None, target: Target | None) -> tuple[l
     if on is None:
         host = Examined(LocalShell(), Engine.connect, target)
     else:
-        from reprokit.doctor.node import examined
         from reprokit.nodes.config import find
 
         try:
-            host = stack.enter_context(examined(find(on), _LOGIN_S, target))
+            host = stack.enter_context(examined_node(find(on), _LOGIN_S, target))
         except (SourceError, EngineError) as reason:
             return [error("node.unreachable", f"node={on}", reason.message, reason.hint)], None
     return examine(host, CHECKS, min(_CHECKS_S, _WITHIN_S - (time.monotonic() - began))), host

@@ -1,1 +1,1 @@
-"""What is wrong with a machine: one check a file, each with a remedy. Always ends in seconds."""
+"""What is wrong with a machine: checks, each with a remedy. Always ends in seconds."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from reprokit.compat.model import SEVERITIES, Finding, Severity
 from reprokit.doctor.bounded import Bounded, NoAnswer
@@ -12,80 +11,63 @@ from reprokit.doctor.examined import Examined, NotAsked
 from reprokit.doctor.shell import clipped
 from reprokit.errors import ReprokitError
 
+# Returns what is wrong, and the facts that it reports. It may hang or raise anything.
+Check = Callable[[Examined], Iterator[Finding]]
 _REPORT = "if this is a bug, report it with the file of `reprokit doctor --report FILE`"
+_TRY_AGAIN = "something that these checks ask hangs, or the machine is very busy; try again, then reboot"
 
 
-class Check(Protocol):
-    """One check: a module of `doctor/checks`, named after it."""
+@dataclass
+class _Outcome:
+    """The findings of a check, and why it did not end: its probe is `silent`, or what it needs is `missing`."""
 
-    __name__: str
-
-    def find(self, host: Examined) -> Iterator[Finding]:
-        """What is wrong, and the facts that it reports. It may hang or raise anything."""
-
-
-@dataclass(frozen=True)
-class CheckOutcome:
-    """What a check found, and why it did not end: `unanswered` that a probe hangs, `not_asked` that it was missing."""
-
-    check: str
-    findings: tuple[Finding, ...]
-    unanswered: str = ""
-    not_asked: str = ""
+    findings: list[Finding] = field(default_factory=list)
+    silent: str = ""
+    missing: str = ""
 
 
-def examine(host: Examined, checks: Sequence[Check], limit_s: float) -> list[Finding]:
+def examine(host: Examined, checks: Mapping[str, Check], limit_s: float) -> list[Finding]:
     """All findings, the worst first. Ends after `limit_s` seconds, whatever hangs."""
     host.start()
-    running = [_StartedCheck(check, host, limit_s) for check in checks]
-    return _ordered([each.outcome() for each in running])
-
-
-class _StartedCheck:
-    """A check that has been started. What it found before it hangs or fails counts."""
-
-    def __init__(self, check: Check, host: Examined, limit_s: float) -> None:
-        self._name = check.__name__.rpartition(".")[2]
-        self._found: list[Finding] = []
-        self._work = Bounded(lambda: self._found.extend(check.find(host)), limit_s)
-        self._work.start()
-
-    def outcome(self) -> CheckOutcome:
-        failed: list[Finding] = []
-        unanswered = not_asked = ""
-        try:
-            self._work.result()
-        except NotAsked as missing:
-            not_asked = str(missing)
-        except NoAnswer as hanging:
-            unanswered = str(hanging)
-        except ReprokitError as error:
-            failed.append(_failure(self._name, error.message, error.hint))
-        except Exception as error:
-            failed.append(_failure(self._name, f"{type(error).__name__}: {error}"))
-        return CheckOutcome(self._name, (*self._found, *failed), unanswered, not_asked)
-
-
-def _failure(name: str, why: str, remedy: str = "") -> Finding:
-    return Finding("unknown", name, (name,), clipped(f"not checked: {why}"), remedy=remedy or _REPORT)
-
-
-def _ordered(outcomes: Sequence[CheckOutcome]) -> list[Finding]:
-    found = [finding for outcome in outcomes for finding in outcome.findings]
-    for reason, names in _grouped((outcome.unanswered, outcome.check) for outcome in outcomes):
-        remedy = "something that these checks ask hangs, or the machine is very busy; try again, then reboot"
-        # Nobody knows then whether this machine can run the recipe that was asked for.
+    started = {name: _started(check, host, limit_s) for name, check in checks.items()}
+    outcomes = {name: _outcome(name, findings, work) for name, (findings, work) in started.items()}
+    findings = [finding for outcome in outcomes.values() for finding in outcome.findings]
+    for reason, names in _grouped({name: outcome.silent for name, outcome in outcomes.items()}):
+        # If the recipe was not judged, nobody knows whether this machine can run it.
         severity: Severity = "error" if "recipe" in names else "warning"
-        found.append(Finding(severity, "no-answer", names, f"not checked: {reason}", remedy=remedy))
-    for reason, names in _grouped((outcome.not_asked, outcome.check) for outcome in outcomes):
+        findings.append(Finding(severity, "no-answer", names, f"not checked: {reason}", remedy=_TRY_AGAIN))
+    for reason, names in _grouped({name: outcome.missing for name, outcome in outcomes.items()}):
         remedy = "repair that first, then run `reprokit doctor` again"
-        found.append(Finding("unknown", "not-asked", names, f"not checked: {reason}", remedy=remedy))
-    return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
+        findings.append(Finding("unknown", "not-asked", names, f"not checked: {reason}", remedy=remedy))
+    return sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-def _grouped(checks: Iterable[tuple[str, str]]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _started(check: Check, host: Examined, limit_s: float) -> tuple[list[Finding], Bounded[None]]:
+    """The findings that the check adds until it ends, hangs or fails, and its work."""
+    findings: list[Finding] = []
+    work = Bounded(lambda: findings.extend(check(host)), limit_s)
+    work.start()
+    return findings, work
+
+
+def _outcome(name: str, findings: list[Finding], work: Bounded[None]) -> _Outcome:
+    silent = missing = why = ""
+    remedy = _REPORT
+    try:
+        work.result()
+    except NotAsked as error:
+        missing = str(error)
+    except NoAnswer as error:
+        silent = str(error)
+    except ReprokitError as error:
+        why, remedy = error.message, error.hint or _REPORT
+    except Exception as error:
+        why = f"{type(error).__name__}: {error}"
+    failure = [Finding("unknown", name, (name,), clipped(f"not checked: {why}"), remedy=remedy)] if why else []
+    return _Outcome([*findings, *failure], silent, missing)
+
+
+def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Reasons, each with the checks that have it."""
-    groups: dict[str, tuple[str, ...]] = {}
-    for reason, name in checks:
-        groups[reason] = (*groups.get(reason, ()), name)
-    return ((reason, names) for reason, names in groups.items() if reason)
+    for reason in dict.fromkeys(filter(None, reasons.values())):
+        yield reason, tuple(name for name, each in reasons.items() if each == reason)

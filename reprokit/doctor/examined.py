@@ -1,15 +1,21 @@
-"""The machine that checks look at, and what several of them need of it."""
+"""The machine that checks look at, this one or a node, and what several of them need of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from reprokit.config.nodes import Node
 from reprokit.doctor import gpus
 from reprokit.doctor.bounded import Bounded, NoAnswer
 from reprokit.doctor.gpus import GpuState
-from reprokit.doctor.shell import LocalShell, Reported, Shell, clipped
+from reprokit.doctor.shell import LocalShell, NodeShell, Reported, Shell, clipped
 from reprokit.engine import Engine
+from reprokit.nodes.forward import engine_behind
+from reprokit.nodes.probe import DOCKER, docker_address
+from reprokit.nodes.remote import Remote
+from reprokit.nodes.ssh import SshConnection
 from reprokit.recipe.find import Target
 
 ENGINE_S = 4.0
@@ -79,10 +85,23 @@ class Examined:
         return [LocalShell().ask(_NAMES), *([self.ask(_NAMES)] if self.node else [])]
 
     def _ask_info(self) -> Mapping[str, Any]:
-        found = self.connection.result().info()
-        if not isinstance(found, dict):
+        engine_info = self.connection.result().info()
+        if not isinstance(engine_info, dict):
             raise ValueError("the engine's info is not an object")
-        return found
+        return engine_info
+
+
+@contextmanager
+def examined_node(node: Node, login_s: float, target: Target | None = None) -> Iterator[Examined]:
+    """Connect to a node within `login_s` seconds. Raises SourceError if it cannot be reached, EngineError."""
+    with SshConnection(node, login_s) as connection, ExitStack() as stack:
+        shell = NodeShell(connection)
+
+        def connect() -> Engine:
+            address = docker_address(shell.ask(DOCKER).lines)
+            return stack.enter_context(engine_behind(connection, Remote(connection), address))
+
+        yield Examined(shell, connect, target)
 
 
 def text(value: Any) -> str:

@@ -16,8 +16,7 @@ from typing import Protocol
 
 from reprokit.doctor.bounded import NoAnswer
 from reprokit.errors import ReprokitError
-from reprokit.host.command import Flood, run
-from reprokit.nodes.probe import SAY, lines_of
+from reprokit.host.command import SAY, Flood, lines_of, run
 from reprokit.nodes.ssh import Lost, SshConnection
 from reprokit.untrusted.limits import COMMAND_ANSWER
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import selectors
 import signal
 import subprocess
@@ -29,6 +30,11 @@ _OWN = (
 _starting = threading.Lock()
 _groups: set[int] = set()
 _ended = False
+
+# What a script of a POSIX sh reports, with its name, for `lines_of`.
+SAY = """
+say() { while IFS= read -r line || [ -n "$line" ]; do printf 'reprokit:%s %s\\n' "$1" "$line"; done; }
+"""
 
 
 class Flood(Exception):
@@ -67,6 +73,14 @@ def run(
         for stream in (process.stdout, process.stderr):
             cast(IO[bytes], stream).close()
     return ProgramOutput(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+
+
+def lines_of(output: str) -> dict[str, list[str]]:
+    """What a script printed with `say`, by name; the output of login scripts is skipped."""
+    facts: dict[str, list[str]] = {}
+    for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
+        facts.setdefault(name, []).append(value)
+    return facts
 
 
 def _start(command: Sequence[str], environment: Mapping[str, str] | None) -> subprocess.Popen[bytes]:

@@ -14,7 +14,7 @@ from reprokit.compat.rules import host as of_host
 from reprokit.compat.stack import stack_of
 from reprokit.display import notify
 from reprokit.errors import EngineError, UsageError, WorkFailed
-from reprokit.host.gpu import GpuDevice
+from reprokit.host.gpu import Gpu
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Variant
 
@@ -28,7 +28,7 @@ class ImageNeeds:
     compute_capabilities: tuple[str, ...] = ()
 
 
-def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding]:
+def image_findings(needs: ImageNeeds, gpus: Sequence[Gpu]) -> list[Finding]:
     """What keeps an image from running with this driver on these GPUs; none if nothing is known of them."""
     facts = bundled()
     driver = _driver(gpus)
@@ -57,7 +57,7 @@ def image_findings(needs: ImageNeeds, gpus: Sequence[GpuDevice]) -> list[Finding
 
 
 def recipe_findings(
-    variant: Variant, has_gpu: bool, gpus: Sequence[GpuDevice], memory: int | None, disk_free: int | None
+    variant: Variant, has_gpu: bool, gpus: Sequence[Gpu], memory: int | None, disk_free: int | None
 ) -> list[Finding]:
     """What keeps a recipe from running on a machine. Sizes are bytes, None if unknown."""
     found = []
@@ -72,7 +72,7 @@ def recipe_findings(
     return [*found, *_about_machine(evaluate(facts, stack), known, driver)]
 
 
-def require_image(name: str, needs: ImageNeeds, gpus: Sequence[GpuDevice], force: bool) -> None:
+def require_image(name: str, needs: ImageNeeds, gpus: Sequence[Gpu], force: bool) -> None:
     """Report what keeps an image from running here. Raises WorkFailed for an error, unless `force` is set."""
     found = image_findings(needs, gpus)
     for finding in found:
@@ -102,11 +102,11 @@ def _is_about(finding: Finding, prefix: str) -> bool:
     return any(subject.startswith(prefix) for subject in finding.subjects)
 
 
-def _driver(gpus: Sequence[GpuDevice]) -> str | None:
+def _driver(gpus: Sequence[Gpu]) -> str | None:
     return next((gpu.driver for gpu in gpus if _valid(check_driver, gpu.driver)), None)
 
 
-def _known(facts: Facts, gpu: GpuDevice) -> KnownGpu | None:
+def _known(facts: Facts, gpu: Gpu) -> KnownGpu | None:
     for text in (gpu.capability, gpu.name):
         try:
             return parse_gpu(facts, text)

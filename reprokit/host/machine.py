@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.host import disk, gpu, mounts, workspace
-from reprokit.host.gpu import GpuDevice
+from reprokit.host.gpu import Gpu
 from reprokit.host.memory import MEMINFO, memory_bytes
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
@@ -53,7 +53,7 @@ class Machine:
         """Whether a request for a GPU can succeed: a device file of a driver exists, or a CDI device."""
         return gpu.has_device_file() or bool(self.cdi_devices(info))
 
-    def gpus(self) -> list[GpuDevice]:
+    def gpus(self) -> list[Gpu]:
         return gpu.gpus()
 
     def port_is_free(self, port: int) -> bool:

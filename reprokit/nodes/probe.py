@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from reprokit.host.gpu import DEVICE_FILES, QUERY, GpuDevice, gpus_of
+from reprokit.host import gpu
+from reprokit.host.command import SAY, lines_of
+from reprokit.host.gpu import DEVICE_FILES, Gpu
 from reprokit.host.memory import memory_of
 from reprokit.host.mounts import own_container
 from reprokit.host.user import Caller
 
-# One fact a line, its name first. A card that fell off the bus makes nvidia-smi hang for minutes, out of reach of
-# signals, so the script does not wait for it. Old versions do not know compute_cap and print an error instead.
-_SMI_TENTHS = 60
-SAY = """
-say() { while IFS= read -r line || [ -n "$line" ]; do printf 'reprokit:%s %s\\n' "$1" "$line"; done; }
-"""
 # The address of the login's engine, for `docker_address`.
 DOCKER = """
 if [ -n "${DOCKER_HOST-}" ]; then echo "$DOCKER_HOST" | say docker
@@ -36,21 +32,7 @@ env | grep -iE '^(http|https|ftp|all|no)_proxy=' | say proxy
 cat /proc/net/tcp /proc/net/tcp6 2>/dev/null | grep ' 0A ' | say listening
 grep -E ' /etc/(hostname|hosts|resolv.conf) ' /proc/self/mountinfo | say mount
 for file in {" ".join(DEVICE_FILES)}; do [ -e "$file" ] && echo "$file" | say device; done
-answer=$(mktemp)
-smi() {{
-  nvidia-smi --query-gpu="$1" --format=csv,noheader >"$answer" 2>/dev/null </dev/null &
-  tries=0
-  while kill -0 $! 2>/dev/null; do
-    tries=$((tries + 1))
-    [ "$tries" -lt {_SMI_TENTHS} ] || {{ kill -9 $!; echo {_SMI_TENTHS // 10} | say hung; return 0; }}
-    sleep 0.1
-  done
-  wait $! && say "$2" <"$answer"
-}}
-! command -v nvidia-smi >/dev/null || smi {QUERY} gpu || smi driver_version driver
-rm -f "$answer"
-cat /sys/module/nvidia/version 2>/dev/null | say driver
-cat /proc/sys/kernel/random/boot_id 2>/dev/null | say boot
+{gpu.script()}cat /proc/sys/kernel/random/boot_id 2>/dev/null | say boot
 readlink /proc/self/ns/net 2>/dev/null | say network
 {DOCKER}true
 """
@@ -75,7 +57,7 @@ class NodeFacts:
     listening: frozenset[int]
     mountinfo: str
     devices: tuple[str, ...]
-    gpus: tuple[GpuDevice, ...]
+    gpus: tuple[Gpu, ...]
     hung: bool = False
     docker: str = _SOCKET
     running: frozenset[str] = field(default_factory=frozenset)
@@ -100,6 +82,7 @@ def parse(output: str) -> NodeFacts:
     caller = Caller(
         number(first("uid")), number(first("gid")), tuple(map(number, first("groups", "").split())), first("user", "")
     )
+    answer = gpu.parse(facts)
     return NodeFacts(
         caller=caller,
         cache=first("cache"),
@@ -108,8 +91,8 @@ def parse(output: str) -> NodeFacts:
         listening=frozenset(_ports(facts.get("listening", ()))),
         mountinfo="".join(f"{line}\n" for line in facts.get("mount", ())),
         devices=tuple(facts.get("device", ())),
-        gpus=tuple(gpus_of("\n".join(facts.get("gpu") or [f",{d}," for d in facts.get("driver", ())[:1]]))),
-        hung="hung" in facts,
+        gpus=answer.known_gpus,
+        hung=answer.status == "hangs",
         docker=docker_address(facts),
         running=frozenset(facts.get("running", ())),
         machine=" ".join(facts["boot"] + facts["network"]) if {"boot", "network"} <= facts.keys() else "",
@@ -119,14 +102,6 @@ def parse(output: str) -> NodeFacts:
 def docker_address(facts: Mapping[str, list[str]]) -> str:
     """The address of the login's engine, as DOCKER_HOST has it."""
     return (facts.get("docker") or [""])[0] or _SOCKET
-
-
-def lines_of(output: str) -> dict[str, list[str]]:
-    """What a script printed with `say`, by name; the output of login scripts is skipped."""
-    facts: dict[str, list[str]] = {}
-    for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
-        facts.setdefault(name, []).append(value)
-    return facts
 
 
 def number(text: str) -> int:

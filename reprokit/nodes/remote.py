@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from reprokit.errors import EngineError, UsageError
-from reprokit.host.gpu import GpuDevice, devices_of, engine_devices
+from reprokit.host.gpu import Gpu, devices_of, engine_devices
 from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
@@ -58,7 +58,7 @@ class Remote(Machine):
     def has_gpu(self, info: Mapping[str, Any]) -> bool:
         return bool(self.seen.devices or self.cdi_devices(info))
 
-    def gpus(self) -> list[GpuDevice]:
+    def gpus(self) -> list[Gpu]:
         return list(self.seen.gpus)
 
     def port_is_free(self, port: int) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from reprokit.config.nodes import Node
 from reprokit.errors import ReprokitError
-from reprokit.host.gpu import GpuDevice
+from reprokit.host.gpu import Gpu
 from reprokit.image.labels import ImageLabels
 from reprokit.image.lock.read import Freshness, freshness
 from reprokit.nodes import inventory, probe
@@ -120,6 +120,6 @@ def as_json(answer: NodeAnswer) -> dict[str, Any]:
     }
 
 
-def driver(gpus: Sequence[GpuDevice]) -> str:
+def driver(gpus: Sequence[Gpu]) -> str:
     """The NVIDIA driver's version, the same for all cards."""
     return next((gpu.driver for gpu in gpus if gpu.driver), "")

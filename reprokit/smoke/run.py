@@ -20,7 +20,7 @@ from reprokit.errors import ReprokitError, WorkFailed
 from reprokit.explain.last import explain_by, keep_error
 from reprokit.explain.remedy import Subject
 from reprokit.host.fit import in_words, recipe_findings
-from reprokit.host.gpu import GpuDevice
+from reprokit.host.gpu import Gpu
 from reprokit.image.build import free_disk
 from reprokit.image.labels import image_name
 from reprokit.image.lock.fit import errors_of
@@ -124,7 +124,7 @@ def _current(names: Sequence[str]) -> Iterator[Target | TrialResult]:
             yield TrialResult(name, (TrialStep("recipe", "fail", reason=reason, output=reason),), error.exit_code)
 
 
-def _not_here(engine: Engine, target: Target, gpus: Sequence[GpuDevice]) -> str:
+def _not_here(engine: Engine, target: Target, gpus: Sequence[Gpu]) -> str:
     """Why this host cannot run the target, or ""."""
     if engine.host.name and engine.image(image_name(target)) is None:
         return f"its image is missing on {engine.host.name}"

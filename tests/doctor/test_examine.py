@@ -18,7 +18,7 @@ from reprokit.doctor.examined import Examined
 from reprokit.doctor.shell import Reported
 from tests.support.examined import INFO, FakeMachine, PlainEngine, target
 
-OFFLINE = [check for check in CHECKS if check.__name__.rpartition(".")[2] != "mirrors"]
+OFFLINE = {name: check for name, check in CHECKS.items() if name != "mirrors"}
 RECIPE = target({"base": "debian:12", "requires": {"gpu": "required", "memory": "64GiB", "disk": "30GiB"}})
 RUBBISH = [
     *("", " ", "\x1b]0;owned\x07", "\u202e", "9" * 3000, "-1", "nan", "0x", "%s", "{}", "[]", ",,,,,,", "a b c d"),
@@ -64,12 +64,12 @@ class Same(dict[str, list[str]]):
 
 @pytest.mark.parametrize("how", ["hangs", "fails", "rubbish", "missing"])
 def test_checks_whose_probes_are_broken(how: str) -> None:
-    for check in OFFLINE:
+    for name, check in OFFLINE.items():
         probe = Probe(how)
-        findings = examine(Examined(probe, probe.connect, RECIPE), [check], 0.1)
+        findings = examine(Examined(probe, probe.connect, RECIPE), {name: check}, 0.1)
         probe.released.set()
-        assert all(isinstance(finding, Finding) and finding.rule for finding in findings), check.__name__
-        assert all(finding.remedy for finding in findings if finding.severity != "info"), check.__name__
+        assert all(isinstance(finding, Finding) and finding.rule for finding in findings), name
+        assert all(finding.remedy for finding in findings if finding.severity != "info"), name
     probe = Probe(how)
     findings = examine(Examined(probe, probe.connect, RECIPE), OFFLINE, 0.5)
     probe.released.set()
@@ -99,22 +99,19 @@ def test_no_answer_is_unforeseen(lines: list[str], info: dict[str, Any]) -> None
             return Reported(Same(lines))
 
     host = Examined(Shell("missing"), lambda: PlainEngine(info), RECIPE)
-    found = examine(host, [check for check in OFFLINE if "proxies" not in check.__name__], 60)
+    found = examine(host, {name: check for name, check in OFFLINE.items() if name != "proxies"}, 60)
     assert [finding.reason for finding in found if "not checked" in finding.reason] == []
 
 
 def test_checks_run_side_by_side_and_what_one_finds_before_it_hangs_counts(machine: FakeMachine) -> None:
     together = threading.Barrier(5, timeout=120)
 
-    class Hanging:
-        __name__ = "x.hanging"
+    def hanging(host: Examined) -> Iterator[Finding]:
+        together.wait()
+        yield Finding("error", "hanging", ("a",), "found")
+        raise NoAnswer("no answer within 1 s")
 
-        def find(self, host: Examined) -> Iterator[Finding]:
-            together.wait()
-            yield Finding("error", "hanging", ("a",), "found")
-            raise NoAnswer("no answer within 1 s")
-
-    findings = examine(machine.host(), [Hanging() for _ in range(5)], 60)
+    findings = examine(machine.host(), {str(number): hanging for number in range(5)}, 60)
     reasons = [("error", "found"), ("warning", "not checked: no answer within 1 s")]
     assert [(finding.severity, finding.reason) for finding in findings] == reasons
 

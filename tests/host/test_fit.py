@@ -9,7 +9,7 @@ import pytest
 from reprokit.compat.model import KnownHost
 from reprokit.errors import EngineError, WorkFailed
 from reprokit.host.fit import ImageNeeds, host_errors_of, image_findings, in_words, recipe_findings, require_image
-from reprokit.host.gpu import GpuDevice
+from reprokit.host.gpu import Gpu
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
@@ -19,32 +19,32 @@ GIB = 1 << 30
 NEEDS = ImageNeeds(min_driver="450.80.02", compute_capabilities=("7.0", "8.0"))
 
 
-def found(needs: ImageNeeds, *gpus: GpuDevice) -> list[tuple[str, str]]:
+def found(needs: ImageNeeds, *gpus: Gpu) -> list[tuple[str, str]]:
     return [(finding.severity, in_words(finding)) for finding in image_findings(needs, gpus)]
 
 
 def test_driver_and_capability_are_compared_with_the_image():
-    assert found(NEEDS, GpuDevice("A100", "450.80.02", "8.0")) == []
-    ((severity, words),) = found(NEEDS, GpuDevice("RTX 3090", "535.1", "8.6"))
+    assert found(NEEDS, Gpu("A100", "450.80.02", "8.0")) == []
+    ((severity, words),) = found(NEEDS, Gpu("RTX 3090", "535.1", "8.6"))
     assert severity == "warning" and "8.6" in words and "7.0, 8.0" in words
-    ((severity, words),) = found(NEEDS, GpuDevice("A100", "450.51", "8.0"))
+    ((severity, words),) = found(NEEDS, Gpu("A100", "450.51", "8.0"))
     assert severity == "error" and "driver=450.51" in words and "450.80.02" in words
 
 
 @pytest.mark.parametrize("needs", [ImageNeeds(), ImageNeeds(min_driver="?")])
 def test_nothing_is_found_where_nothing_is_known(needs):
-    assert found(needs, GpuDevice("A100", "450.51.05", "8.0")) == found(needs, GpuDevice("A100", "[N/A]", "")) == []
+    assert found(needs, Gpu("A100", "450.51.05", "8.0")) == found(needs, Gpu("A100", "[N/A]", "")) == []
     assert found(NEEDS) == []
 
 
 def test_the_finding_on_the_cuda_pin_replaces_that_on_the_driver_number():
     needs = ImageNeeds({"cuda": "12.1"}, "525.60.13")
-    ((severity, words),) = found(needs, GpuDevice("A100", "450.80.02", "8.0"))
+    ((severity, words),) = found(needs, Gpu("A100", "450.80.02", "8.0"))
     assert severity == "error" and words.startswith("cuda=12.1 with driver=450.80.02: ")
 
 
 def test_an_error_is_raised_unless_forced(reported: list[str]):
-    gpus = [GpuDevice("A100", "450.51", "8.0")]
+    gpus = [Gpu("A100", "450.51", "8.0")]
     with pytest.raises(WorkFailed, match=r"this host cannot run x:1: requires\.driver") as error:
         require_image("x:1", NEEDS, gpus, False)
     assert "--force" in error.value.hint and reported == []
@@ -76,7 +76,7 @@ def test_a_host_lacks_what_is_required(of, has_gpu, memory, disk, words):
 
 
 def test_a_gpu_that_is_older_than_the_recipe_is_meant_for():
-    gpus = [GpuDevice("Tesla P100-PCIE-16GB", "535.54.03", "6.0")]
+    gpus = [Gpu("Tesla P100-PCIE-16GB", "535.54.03", "6.0")]
     needs = variant(gpu="required", compute_capability=["8.0"])
     assert any("8.0" in in_words(f) for f in recipe_findings(needs, True, gpus, None, None) if f.severity == "error")
     needs = variant(gpu="optional", compute_capability=["8.0"])

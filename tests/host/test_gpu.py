@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from reprokit.host import gpu
-from reprokit.host.gpu import GpuDevice, cdi_devices
+from reprokit.host.gpu import Gpu, cdi_devices
+from tests.support.nvidia_smi import write_smi
 
 
 @pytest.mark.parametrize(
@@ -44,23 +46,66 @@ def test_cdi_files_of_a_node_are_strict_yaml(text):
         gpu.devices_of("x.yaml", text)
 
 
+CARD = {"index": "0", "name": "NVIDIA A100", "driver_version": "535.104.05"}
+
+
 def test_nvidia_smi_is_bounded_and_may_be_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    smi, module = tmp_path / "nvidia-smi", tmp_path / "version"
-    command = str(smi)
-    monkeypatch.setattr(gpu, "_SMI_SECONDS", 60)
-    smi.write_text("#!/bin/sh\necho 'NVIDIA A100, 535.104.05, 8.0'\n")
-    smi.chmod(0o755)
-    assert gpu.gpus(command) == [GpuDevice("NVIDIA A100", "535.104.05", "8.0")]
-    smi.write_text("#!/bin/sh\necho 535.104.05; echo 535.104.05\n")
-    assert gpu.driver_version(command, module=module) == "535.104.05"
-    smi.write_text("#!/bin/sh\nexit 9\n")
-    assert gpu.driver_version(command, module=module) is None
-    assert gpu.driver_version("no such command", module=module) is None
-    smi.write_text("#!/bin/sh\nexec sleep 9999\n")  # a lost card
-    with monkeypatch.context() as patched:
-        patched.setattr(gpu, "_SMI_SECONDS", 0.2)
-        assert gpu.driver_version(command, module=module) is None
-        patched.setattr(gpu, "driver_version", lambda command: None)
-        assert gpu.gpus(command) == gpu.gpus(str(tmp_path / "missing")) == []
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("ROOT", str(tmp_path))
+    smi = tmp_path / "nvidia-smi"
+    write_smi(smi, {**CARD, "compute_cap": "8.0"})
+    assert gpu.gpus(60) == [Gpu("NVIDIA A100", "535.104.05", "8.0", "0")]
+    write_smi(smi, CARD)  # an old driver
+    assert gpu.gpus(60) == [Gpu("NVIDIA A100", "535.104.05", index="0")]
+    smi.write_text("#!/bin/sh\necho 'Failed to initialize NVML: Driver/library version mismatch'; exit 18\n")
+    assert gpu.gpus(60) == []
+    module = tmp_path / "sys/module/nvidia/version"
+    module.parent.mkdir(parents=True)
     module.write_text("550.54.14\n")
-    assert gpu.driver_version("no such command", module=module) == "550.54.14"
+    assert gpu.gpus(60) == [Gpu(driver="550.54.14")]
+    smi.write_text("#!/bin/sh\ntrap '' TERM\nsleep 9999\n")  # a lost card
+    assert gpu.gpus(0.3) == [Gpu(driver="550.54.14")]
+    smi.unlink()
+    assert gpu.gpus(60) == [Gpu(driver="550.54.14")]
+
+
+def answer(*rows: str, fields: str = "index,name", listed: tuple[str, ...] = ()) -> gpu.SmiAnswer:
+    return gpu.parse({"smi": ["answers"], "smi_fields": [fields], "smi_line": [*rows], "smi_listed": [*listed]})
+
+
+def test_what_an_h200_reports():
+    fields = (
+        "mig.mode.current,index,pci.bus_id,name,driver_version,compute_cap,clocks.sm,clocks.max.sm,clocks.max.memory,"
+        "clocks.applications.graphics,temperature.gpu,clocks_event_reasons.active,persistence_mode,ecc.mode.current,"
+        "ecc.errors.uncorrected.volatile.total"
+    )
+    row = (
+        "Disabled, 0, 00000000:CA:00.0, NVIDIA H200, 570.86.15, 9.0, 345, 1980, 3201, 1980, 31, 0x0000000000000024, "
+        "Enabled, Enabled, 0"
+    )
+    assert answer(row, fields=fields).gpus == (
+        Gpu(
+            "NVIDIA H200", "570.86.15", "9.0", "0", "0000:ca:00.0", clock=345, max_clock=1980, max_memory_clock=3201,
+            applications_clock=1980, temperature=31, slowdowns=("power limit", "heat"), mig="Disabled",
+            persistence="Enabled", ecc="Enabled", ecc_errors=0,
+        ),
+    )  # fmt: skip
+
+
+def test_slices_and_unknown_values():
+    listed = (
+        "GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6)",
+        "  MIG 3g.20gb     Device  0: (UUID: MIG-7089d0f3)",
+        "  MIG 3g.20gb     Device  1: (UUID: MIG-56c30729)",
+        "GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-c9e2d8a1)",
+    )
+    first, second = answer("0, A", "1, A", listed=listed).gpus
+    assert (first.slices, second.slices) == (("3g.20gb", "3g.20gb"), ())
+    (only,) = answer("0, A, [N/A], 0xzz", fields="index,name,temperature.gpu,clocks_throttle_reasons.active").gpus
+    assert (only.temperature, only.slowdowns) == (None, ())
+
+
+def test_a_broken_driver_prints_a_sentence():
+    broken = answer("No devices were found")
+    assert (broken.status, broken.gpus, broken.error) == ("fails", (), "No devices were found")
+    assert gpu.parse({"smi": ["\x1b[2J"], "module": ["no version"]}) == gpu.SmiAnswer()

@@ -14,28 +14,20 @@ from pathlib import Path
 import pytest
 
 from reprokit.host import machine
-from reprokit.host.gpu import GpuDevice
+from reprokit.host.gpu import Gpu
 from reprokit.host.user import Caller
 from reprokit.nodes.probe import SCRIPT, parse
 from tests.support.cluster import Cluster
 from tests.support.images import tar_of
 from tests.support.machine import Machine
+from tests.support.nvidia_smi import smi_program
 from tests.support.processes import send_when_asleep
 from tests.support.verbs import run_verb
 from tests.support.waiting import wait_for
 
-TWO_CARDS = """\
-#!/bin/sh
-case $1 in --query-gpu=name,driver_version,compute_cap) ;; *) exit 2 ;; esac
-echo 'NVIDIA GeForce RTX 3090, 535.54.03, 8.6'
-echo 'NVIDIA GeForce RTX 3090, 535.54.03, 8.6'
-"""
-OLD_DRIVER = """\
-#!/bin/sh
-[ "$1" != --query-gpu=driver_version ] || { echo 440.33.01; exit 0; }
-echo 'Field "compute_cap" is not a valid field to query.'
-exit 2
-"""
+CARD = {"name": "NVIDIA GeForce RTX 3090", "driver_version": "535.54.03", "compute_cap": "8.6"}
+TWO_CARDS = smi_program({"index": "0", **CARD}, {"index": "1", **CARD})
+OLD_DRIVER = smi_program({"index": "0", "name": "Tesla K80", "driver_version": "440.33.01"})
 HUNG = "#!/bin/sh\nsleep 9999\n"
 
 
@@ -85,7 +77,7 @@ def test_the_table(nodes: Cluster, recipe, locked, smi, tmp_path: Path, monkeypa
     assert mine >= {(f"{name}:cpu", "other inputs"), (f"{name}:gpu", "no lock"), ("reprokit-test-unknown:cpu", "")}
     assert (lab2["reachable"], lab2["engine"]) == (False, None) and lab2["error"]
     assert (f"{name}:cpu", "current") in [(image["label"], image["freshness"]) for image in far["images"]]
-    assert (far["gpus"], far["driver"]) == ([], "440.33.01")
+    assert (far["gpus"], far["driver"]) == ([{"name": "Tesla K80", "compute_capability": ""}], "440.33.01")
     assert way["reachable"] and way["engine"] is None and "no engine" in way["error"]
 
     lines = run_verb("nodes", "--timeout", "60").stdout.splitlines()
@@ -141,8 +133,10 @@ reprokit:listening    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:000
 reprokit:listening    1: 00000000000000000000000000000000:0016 0000000000000000:0000 0A 00000000:00000000 0 0 0
 reprokit:mount 511 500 8:1 /docker/containers/{ID}/hostname /etc/hostname rw,relatime - ext4 /dev/sda1 rw
 reprokit:device /dev/nvidiactl
-reprokit:gpu NVIDIA A100-SXM4-80GB, 535.54.03, 8.0
-reprokit:driver 535.54.03
+reprokit:module 535.54.03
+reprokit:smi answers
+reprokit:smi_fields index,name,driver_version,compute_cap
+reprokit:smi_line 0, NVIDIA A100-SXM4-80GB, 535.54.03, 8.0
 reprokit:docker unix:///run/user/1001/docker.sock
 reprokit:running {ID}
 """
@@ -154,16 +148,16 @@ def test_all_facts():
     assert (seen.cache, seen.memory) == ("/home/ana/my caches", 65843332 * 1024)
     assert seen.proxies == {"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.lab"}
     assert seen.listening == {8080, 22} and seen.devices == ("/dev/nvidiactl",)
-    assert seen.gpus == (GpuDevice("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0"),)
+    assert seen.gpus == (Gpu("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0", "0"),)
     assert seen.docker == "unix:///run/user/1001/docker.sock"
     assert seen.nested and not seen.hung
     assert not parse(SAID.replace(f"reprokit:running {ID}", "reprokit:running " + "aa" * 32)).nested
 
 
 def test_few_facts():
-    seen = parse("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:driver 440.33.01\n")
-    # The driver does not know compute_cap, or only its module is loaded.
-    assert seen.gpus == (GpuDevice("", "440.33.01", ""),)
+    seen = parse("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:module 440.33.01\n")
+    # Only the driver's module is known.
+    assert seen.gpus == (Gpu("", "440.33.01", ""),)
     assert seen.docker == "unix:///var/run/docker.sock" and not seen.nested and seen.memory is None
 
 

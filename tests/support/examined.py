@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.compat.model import Finding
-from reprokit.doctor.examine import Check, examine
+from reprokit.doctor.checks import CHECKS
+from reprokit.doctor.examine import examine
 from reprokit.doctor.examined import Examined
 from reprokit.doctor.shell import LocalShell, Reported
 from reprokit.errors import EngineError
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
+from tests.support.nvidia_smi import write_smi
 
 INFO = {
     "ServerVersion": "24.0.7",
@@ -74,6 +76,10 @@ class FakeMachine:
         file.write_text(f"#!/bin/sh\n{body}\n")
         file.chmod(0o755)
 
+    def smi(self, *rows: dict[str, str]) -> None:
+        """An nvidia-smi of these GPUs: it refuses a query with a field that they do not have, as drivers do."""
+        write_smi(self.programs / "nvidia-smi", *rows)
+
     def gpu(self, address: str, driver: str = "nvidia", dead: bool = False) -> None:
         """An NVIDIA GPU on the PCI bus."""
         card = f"sys/bus/pci/devices/{address}"
@@ -89,7 +95,7 @@ class FakeMachine:
         """An A100 with its driver and nvidia-smi."""
         self.gpu(address)
         self.driver("550.54.14", address)
-        self.program("nvidia-smi", f"echo '0, 0000{address}, NVIDIA A100, 550.54.14, 8.0'")
+        self.smi({"index": "0", "pci.bus_id": f"0000{address}", "name": "NVIDIA A100", "driver_version": "550.54.14"})
 
     def driver(self, version: str, *gpus: str) -> None:
         """A loaded driver that knows the GPUs at these addresses, with its device files and libraries."""
@@ -108,15 +114,15 @@ class FakeMachine:
 
         return Examined(_PatientShell(str(self.root)), connect, self.target)
 
-    def find(self, *checks: Check) -> list[Finding]:
-        """The findings of some checks; an error in one is no finding here."""
-        found = examine(self.host(), checks, 60)
+    def find(self, *names: str) -> list[Finding]:
+        """The findings of these checks; an error in one is no finding here."""
+        found = examine(self.host(), {name: CHECKS[name] for name in names}, 60)
         assert [finding for finding in found if "not checked" in finding.reason and ": " in finding.reason[14:]] == []
         return found
 
-    def rules(self, *checks: Check) -> set[str]:
+    def rules(self, *names: str) -> set[str]:
         """The rules that found something wrong."""
-        return {finding.rule for finding in self.find(*checks) if finding.severity in ("error", "warning")}
+        return {finding.rule for finding in self.find(*names) if finding.severity in ("error", "warning")}
 
 
 def target(variant: dict[str, Any]) -> Target:

@@ -15,7 +15,7 @@ import pytest
 from reprokit.config.nodes import Node
 from reprokit.display import reporting
 from reprokit.errors import UsageError
-from reprokit.host.gpu import GpuDevice
+from reprokit.host.gpu import Gpu
 from reprokit.nodes import probe, survey
 from reprokit.nodes.inventory import Inventory
 from reprokit.oci.store import Form
@@ -136,7 +136,7 @@ def test_a_bug_of_a_runner_loses_the_job_and_cancel_forgets_what_waits():
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_each_gpu_of_this_machine_is_a_device(monkeypatch, count):
-    monkeypatch.setattr("reprokit.host.gpu.gpus", lambda: [GpuDevice("V100", "", "7.0")] * count)
+    monkeypatch.setattr("reprokit.host.gpu.gpus", lambda: [Gpu("V100", "", "7.0")] * count)
     seen = set()
 
     def run(self, job, on="", device=""):
@@ -197,5 +197,5 @@ def test_two_names_of_one_machine_do_not_run_jobs_side_by_side(surveyed):
 @pytest.mark.slow
 def test_a_node_names_no_more_gpus_than_a_machine_has(surveyed):
     """Each of them would have a thread and a process here."""
-    ((place,), _) = surveyed(lab=["gpu A, 535.54.03, 8.0"] * 2_000)
+    ((place,), _) = surveyed(lab=["smi answers", "smi_fields index,name", *["smi_line 0, A"] * 2_000])
     assert place.gpus == tuple(map(str, range(64)))

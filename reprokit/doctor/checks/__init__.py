@@ -1,36 +1,31 @@
-"""All checks, in the order of their reports. A check is a module here with a function `find`."""
+"""All checks by name, in the order of their reports."""
 
-from reprokit.doctor.checks import (
-    certificates,
-    clock,
-    command,
-    cpu,
-    disk,
-    dns,
-    engine,
-    gpu,
-    gpu_container,
-    gpu_driver,
-    gpu_health,
-    gpu_toolkit,
-    isolation,
-    kernel,
-    locale,
-    memory,
-    mirrors,
-    nesting,
-    proxies,
-    recipe,
-    registry,
-    ssh_agent,
-    storage,
-    ulimits,
-)
+from reprokit.doctor.checks import engine, gpu, machine, network
 from reprokit.doctor.examine import Check
 
-CHECKS: tuple[Check, ...] = (
-    *(recipe, engine, storage, isolation, registry),
-    *(gpu, gpu_driver, gpu_health, gpu_toolkit, gpu_container),
-    *(memory, disk, cpu, kernel, nesting, clock, locale, ulimits, command),
-    *(dns, proxies, certificates, mirrors, ssh_agent),
-)
+CHECKS: dict[str, Check] = {
+    "recipe": machine.recipe,
+    "engine": engine.reachable,
+    "storage": engine.storage,
+    "isolation": engine.isolation,
+    "registry": engine.registry,
+    "gpu": gpu.lost,
+    "gpu_driver": gpu.driver,
+    "gpu_health": gpu.health,
+    "gpu_toolkit": gpu.toolkit,
+    "gpu_container": gpu.container,
+    "memory": machine.memory,
+    "disk": machine.disk,
+    "cpu": machine.cpu,
+    "kernel": machine.kernel,
+    "nesting": machine.nesting,
+    "clock": machine.clock,
+    "locale": machine.locale,
+    "ulimits": machine.ulimits,
+    "command": machine.command,
+    "dns": network.dns,
+    "proxies": network.proxies,
+    "certificates": network.certificates,
+    "mirrors": network.mirrors,
+    "ssh_agent": network.ssh_agent,
+}

@@ -1,4 +1,4 @@
-"""The engine: reachable, allowed, recent; and which of several it is."""
+"""The engine: reachable and recent, its storage, its isolation of containers, and its proxies."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.model import Finding
 from reprokit.doctor.bounded import NoAnswer
-from reprokit.doctor.examined import Examined, NotAsked, text, texts
+from reprokit.doctor.examined import Examined, NotAsked, pairs, text, texts
 from reprokit.doctor.findings import error, info, warning
 from reprokit.doctor.shell import clipped
 from reprokit.engine.failures import address, address_source, start_command
@@ -16,24 +16,19 @@ from reprokit.redact import redact
 
 # reprokit is tested with this release and later ones.
 _OLDEST = (20, 10)
-_SOCKETS = """
-for file in "$ROOT/var/run/docker.sock" "$ROOT/run/user/$(id -u)/docker.sock"; do
-  [ -S "$file" ] && echo "${file#$ROOT}" | say socket
-done
-command -v systemctl | say systemctl
-"""
+_GOOD_STORAGE = ("overlay2", "overlayfs", "fuse-overlayfs", "btrfs", "zfs", "overlay")
 
 
-def find(host: Examined) -> Iterator[Finding]:
+def reachable(host: Examined) -> Iterator[Finding]:
+    """Whether the engine answers, may be used and is recent enough."""
     where = redact(host.node or _address())
     subject = f"engine={where}"
     try:
         engine = host.connection.result()
     except NoAnswer as reason:
-        yield error(
-            "engine.hangs", subject, f"the Docker Engine gives {reason}",
-            f"see its log (`journalctl -u docker`), then `{start_command(where).replace(' start ', ' restart ')}`",
-        )  # fmt: skip
+        restart = start_command(where).replace(" start ", " restart ")
+        remedy = f"see its log (`journalctl -u docker`), then `{restart}`"
+        yield error("engine.hangs", subject, f"the Docker Engine gives {reason}", remedy)
         return
     except ReprokitError as reason:
         yield _unreachable(host, where, reason)
@@ -54,16 +49,10 @@ def find(host: Examined) -> Iterator[Finding]:
     rootless = any("rootless" in option for option in texts(engine_info.get("SecurityOptions")))
     kind = "rootless" if rootless else "rootful"
     yield info("engine", f"engine={version or '?'}", f"{kind}, API {api or '?'}, at {where}{source}")
-    found = re.match(r"(\d{1,4})\.(\d{1,4})", version)
-    if found and (int(found[1]), int(found[2])) < _OLDEST:
-        yield warning(
-            "engine.version", f"engine={version}", "reprokit is tested with Engine 20.10 and later",
-            "install a later Docker Engine",
-        )  # fmt: skip
-    others = [f"unix://{socket}" for socket in host.ask(_SOCKETS).all("socket")]
-    if not host.node and where in others and len(others) > 1:
-        names = " and ".join(others)
-        yield info("engine.several", f"engine={where}", f"images and containers of {names} are separate")
+    release = re.match(r"(\d{1,4})\.(\d{1,4})", version)
+    if release and (int(release[1]), int(release[2])) < _OLDEST:
+        tested = "reprokit is tested with Engine 20.10 and later"
+        yield warning("engine.version", f"engine={version}", tested, "install a later Docker Engine")
 
 
 def _address() -> str:
@@ -75,16 +64,60 @@ def _address() -> str:
 
 def _has_systemd(host: Examined) -> bool:
     try:
-        return bool(host.ask(_SOCKETS).one("systemctl"))
+        return bool(host.ask("command -v systemctl | say systemctl\n").one("systemctl"))
     except (NoAnswer, OSError):  # the engine's own error counts
         return False
 
 
 def _unreachable(host: Examined, where: str, reason: ReprokitError) -> Finding:
     stopped = "No such file" in reason.message or "Connection refused" in reason.message
-    can_start = where.startswith("unix://") and stopped and _has_systemd(host)
+    fix = start_command(where) if where.startswith("unix://") and stopped and _has_systemd(host) else ""
     rule = "engine.permission" if "may not" in reason.message else "engine.unreachable"
-    return error(
-        rule, f"engine={where}", clipped(reason.message), reason.hint or "start the engine",
-        start_command(where) if can_start else "",
-    )  # fmt: skip
+    return error(rule, f"engine={where}", clipped(reason.message), reason.hint or "start the engine", fix)
+
+
+def storage(host: Examined) -> Iterator[Finding]:
+    """The storage driver, and the file system below it."""
+    engine_info = host.info()
+    driver, status = text(engine_info.get("Driver")), pairs(engine_info.get("DriverStatus"))
+    subject = f"engine.storage={driver or '?'}"
+    file_system = status.get("Backing Filesystem", "")
+    root = text(engine_info.get("DockerRootDir"))
+    yield info("storage", subject, f"at {root or '?'}{f' on {file_system}' if file_system else ''}")
+    if driver and driver not in _GOOD_STORAGE:
+        reason = "later engines no longer have this storage driver"
+        if driver == "vfs":
+            reason = "each layer is a complete copy: images need several times their size, and builds are slow"
+        remedy = 'set "storage-driver": "overlay2" in /etc/docker/daemon.json and restart the engine (its images go)'
+        yield warning("storage.driver", subject, reason, remedy)
+    if status.get("Supports d_type") == "false":
+        reason = "the file system has no d_type, so files that a layer removes stay visible"
+        remedy = "make the file system anew (`mkfs.xfs -n ftype=1`), or move the engine's root folder"
+        yield error("storage.d_type", subject, reason, remedy)
+
+
+def isolation(host: Examined) -> Iterator[Finding]:
+    """Whether the engine can limit containers."""
+    engine_info = host.info()
+    if engine_info.get("MemoryLimit") is False:
+        version = text(engine_info.get("CgroupVersion")) or "1"
+        reason = "the engine cannot limit a container's memory, so one that takes too much takes the machine down"
+        remedy = "boot with the memory cgroup (`cgroup_enable=memory` on the kernel's command line), or use cgroup v2"
+        yield warning("isolation.memory", f"engine.cgroup={version}", reason, remedy)
+    if not any("name=seccomp" in option for option in texts(engine_info.get("SecurityOptions"))):
+        reason = "the engine runs containers without seccomp, so they may call more of the kernel"
+        remedy = "use a kernel with CONFIG_SECCOMP, and remove `seccomp-profile` from /etc/docker/daemon.json"
+        yield warning("isolation.seccomp", "engine.seccomp=none", reason, remedy)
+
+
+def registry(host: Examined) -> Iterator[Finding]:
+    """The engine pulls images through a proxy of its own settings."""
+    engine_info = host.info()
+    proxy = engine_info.get("HttpsProxy") or engine_info.get("HttpProxy")
+    if not proxy and host.ask("env | grep -iE '^https?_proxy=.' | say proxy\n").one("proxy"):
+        reason = "this login uses a proxy and the engine does not: pulls fail if the proxy is the only way out"
+        remedy = (
+            "give the engine a proxy: HTTPS_PROXY in a drop-in of its service (`sudo systemctl edit docker`), then "
+            "`sudo systemctl restart docker`"
+        )
+        yield warning("registry.proxy", "engine.proxy=no", reason, remedy)
