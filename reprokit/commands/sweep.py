@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +12,7 @@ import typer
 from reprokit import completion, paths
 from reprokit.commands import _options as options
 from reprokit.display import ProgressDisplay, notify
-from reprokit.errors import UsageError, WorkFailed
+from reprokit.errors import WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.formatting import clock, counted
 from reprokit.host.workspace import mark
@@ -23,7 +23,7 @@ from reprokit.tables import table
 from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.text import Text
 
@@ -40,17 +40,13 @@ def sweep(
         Path, typer.Argument(metavar="FILE.yaml", help="What to measure.", autocompletion=completion.files)
     ],
     runner: Annotated[
-        Literal["ray", "slurm"] | None,
+        Literal["slurm"] | None,
         typer.Option(
-            metavar="ray|slurm",
+            metavar="slurm",
             help="Give the jobs to a cluster instead of this machine or the file's nodes.",
-            autocompletion=completion.choices("ray", "slurm"),
+            autocompletion=completion.choices("slurm"),
         ),
     ] = None,
-    image: Annotated[
-        str,
-        typer.Option(metavar="NAME@sha256:...", help="With --runner ray: the image in which Ray starts the workers."),
-    ] = "",
     dry_run: options.DryRun = False,
     as_json: options.Json = False,
 ) -> None:
@@ -60,9 +56,8 @@ def sweep(
     possible. Records are appended to results/NAME.jsonl below the current folder as they come, so the same command
     continues an interrupted sweep. `reprokit help sweep` describes the file.
     """
-    _check_image(image, runner)
     requested = sweep_file.load(file)
-    jobs = planning.jobs_of(requested, str(file), _image_of(runner, image))
+    jobs = planning.jobs_of(requested, str(file), _image_of(runner))
     nodes = _nodes(requested.nodes, str(file)) if not runner else []
     with ExitStack() as locks:
         # Two processes with the same jobs would measure them twice.
@@ -79,7 +74,7 @@ def sweep(
             if as_json:
                 dump({"plan": shown})
             return
-        result = _run(plan, runner, nodes, image)
+        result = _run(plan, runner, nodes)
     if as_json:
         failed = [each.to_json() for each in result.failed]
         dump({"plan": shown, "ok": not failed, "recorded": result.recorded, "failed": failed})
@@ -98,54 +93,38 @@ def sweep(
         raise error
 
 
-def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node], image: str) -> SweepResult:
+def _run(plan: SweepPlan, kind: str | None, nodes: Sequence[Node]) -> SweepResult:
     from reprokit.sweep.run import SweepResult, run
 
     if not plan.jobs:
         return SweepResult()
-    with SweepDisplay(len(plan.jobs)) as shown, _runner(kind, nodes, image) as runner:
+    with SweepDisplay(len(plan.jobs)) as shown:
         try:
-            return run(plan.jobs, runner, _record, shown.update)
+            return run(plan.jobs, _runner(kind, nodes), _record, shown.update)
         except KeyboardInterrupt:
             notify(f"interrupted: {counted(shown.result.recorded, 'job')} recorded; the same command continues")
             raise
 
 
-@contextmanager
-def _runner(kind: str | None, nodes: Sequence[Node], image: str) -> Iterator[Runner]:
-    from reprokit.sweep import here, ray_cluster, slurm_array, ssh
+def _runner(kind: str | None, nodes: Sequence[Node]) -> Runner:
+    from reprokit.sweep import machines, slurm_array
 
-    if kind == "ray":
-        with ray_cluster.connected() as ray:
-            yield ray_cluster.runner(ray, image)
-    elif kind == "slurm":
-        yield slurm_array.SlurmRunner()
-    else:
-        yield ssh.runner(nodes) if nodes else here.runner()
+    if kind == "slurm":
+        return slurm_array.SlurmRunner()
+    return machines.on_nodes(nodes) if nodes else machines.this_machine()
 
 
 def _nodes(names: Sequence[str], where: str) -> list[Node]:
-    from reprokit.sweep.ssh import nodes_of
+    from reprokit.sweep.machines import nodes_of
 
     return nodes_of(names, where) if names else []
 
 
-def _image_of(runner: str | None, image: str) -> Callable[[Target], str]:
+def _image_of(runner: str | None) -> Callable[[Target], str]:
     """The digest of the image that the cluster runs for a target, "" if `reprokit bench` chooses it."""
     from reprokit.sweep.slurm_array import image_digest
 
-    return image_digest if runner == "slurm" else lambda target: image.partition("@")[2]
-
-
-def _check_image(image: str, runner: str | None) -> None:
-    import re
-
-    if not image:
-        return
-    if runner != "ray":
-        raise UsageError("--image is for --runner ray", hint="Slurm takes NAME-VARIANT.sqsh or .sif in this folder")
-    if not re.fullmatch(r"[a-z0-9][A-Za-z0-9._:/-]{0,250}@sha256:[0-9a-f]{64}", image):
-        raise UsageError(f"{image!r} names no image by digest", hint="write --image REGISTRY/NAME@sha256:DIGEST")
+    return image_digest if runner == "slurm" else lambda target: ""
 
 
 def _results(recipe: str) -> str:
@@ -187,8 +166,8 @@ def show_plan(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> Non
     counts = Counter((job.label, job.benchmark) for job in plan.jobs)
     rows = [(*key, str(count)) for key, count in sorted(counts.items())]
     table(("recipe", "benchmark", "jobs"), rows, words=(0, 1))
-    where = {"ray": "on a Ray cluster", "slurm": "as Slurm job arrays"}.get(runner or "", "")
-    where = where or (f"on {', '.join(node.name for node in nodes)}" if nodes else "on this machine")
+    where = f"on {', '.join(node.name for node in nodes)}" if nodes else "on this machine"
+    where = "as Slurm job arrays" if runner else where
     seconds = _seconds(plan, nodes, runner)
     took = "unknown, as none has been measured" if seconds is None else f"about {clock(seconds)} of measuring"
     if seconds is not None and runner:

@@ -380,6 +380,6 @@ def _bench(recipe: Recipe, record: Record) -> str:
         if scalar(value) not in map(scalar, matrix.get(name, [])):
             words += ["--param", f"{name}={scalar(value)}"]
     # Places of a cluster have no name that `--on` takes.
-    words += ["--on", record.node] if record.node and not re.match("(ray|slurm)-", record.node) else []
+    words += ["--on", record.node] if record.node and not record.node.startswith("slurm-") else []
     name = extension[1] if extension else record.benchmark
     return shlex.join(["reprokit", "bench", f"{recipe.name}:{record.variant}", name, *words])

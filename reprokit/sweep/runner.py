@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -54,8 +53,3 @@ class Runner(Protocol):
     def cancel(self) -> None:
         """End what runs; no answer comes any more."""
         ...
-
-
-def alias(kind: str, host: str) -> str:
-    """A name for records, which contain no host names: equal for equal hosts."""
-    return f"{kind}-{hashlib.sha256(host.encode()).hexdigest()[:6]}"

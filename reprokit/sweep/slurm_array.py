@@ -5,6 +5,7 @@ The folder with scripts and answers is below reprokit's own, which the nodes sha
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -30,7 +31,7 @@ from reprokit.recipe.find import Target
 from reprokit.supply.store import sha256_of
 from reprokit.sweep.bench_process import MOST_OUTPUT
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import JobAnswer, JobPlace, alias
+from reprokit.sweep.runner import JobAnswer, JobPlace
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import COMMAND_ANSWER
@@ -231,8 +232,13 @@ def _answer(folder: Path, name: str, job: Job) -> JobAnswer | None:
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
     if not all(isinstance(each, str) for each in (node, output, error, log)):
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
-    place = JobPlace(node if _NODE.fullmatch(node) else "", alias("slurm", node))
+    place = JobPlace(node if _NODE.fullmatch(node) else "", alias(node))
     return JobAnswer(job, place, output, error[:_MOST_ERROR], data.get("lost") is True, log=log)
+
+
+def alias(node: str) -> str:
+    """A name for records, which contain no host names: equal for equal nodes."""
+    return f"slurm-{hashlib.sha256(node.encode()).hexdigest()[:6]}"
 
 
 def _printed(folder: Path, task: int) -> str:

@@ -87,21 +87,15 @@ def test_failures_are_tried_again_and_two_sweeps_of_a_recipe_wait_for_each_other
     assert not data["ok"] and len(data["failed"]) == 2 and "unix:///nowhere" in str(data["failed"][0]["reasons"])
 
 
-DIGEST = f"x@sha256:{'0' * 64}"
-
-
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
         (f"{SWEEP}nodes: [root@stranger.example.org]\n", [], "is not a node of your configuration"),
         (f"{SWEEP}repeat: 2\n", [], "unknown field repeat; did you mean repeats?"),
         (SWEEP.replace(NAME, "nosuch"), [], "unknown recipe 'nosuch'"),
-        (SWEEP, ["--image", "x@sha256:00", "--runner", "ray"], "names no image by digest"),
-        (SWEEP, ["--image", DIGEST], "--image is for --runner ray"),
-        (SWEEP, ["--runner", "slurm", "--image", DIGEST], "--image is for --runner ray"),
         (SWEEP, ["--runner", "slurm"], f"there is no {NAME}-cpu.sqsh and no {NAME}-cpu.sif here"),
     ],
-    ids=range(7),
+    ids=range(4),
 )
 def test_bad_input_is_named(sweep, tmp_path, text, arguments, message):
     (tmp_path / "s.yaml").write_text(text)

@@ -84,7 +84,7 @@ def test_the_commands_repeat_each_row():
     records = [
         replace(SPMM, repeats=(1, 1), warm_up=2, variables=given, params={**given, "printed": 1}),
         replace(SPMM, node="gpu1"),
-        replace(SPMM, node="ray-1f2e3a", benchmark="extension.forward"),
+        replace(SPMM, node="slurm-1f2e3a", benchmark="extension.forward"),
         replace(SPMM, benchmark="gone"),
     ]
     (found,) = page(*records).recipes

@@ -34,7 +34,7 @@ from reprokit.recipe.find import target, where_in
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Lock
-from reprokit.sweep import ray_cluster, slurm_array
+from reprokit.sweep import slurm_array
 from reprokit.sweep.bench_process import bench_command
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import DEPTH
@@ -308,17 +308,6 @@ def test_programs_of_ours_import_nothing_of_the_current_folder(mark: Path, monke
     assert "jobs.json" in done.stderr and not mark.exists()  # it came as far as its own work
     subprocess.run([sys.executable, "-m", "reprokit", "--version"], capture_output=True, check=False)  # the control
     assert mark.exists()
-
-
-def test_workers_of_ray_do_not_import_from_it(mark: Path, monkeypatch):
-    """Ray adds the folder in which it is initialised to the path of each worker."""
-    folder, seen = Path.cwd(), []
-    fake = SimpleNamespace(init=lambda **_: seen.append(str(Path.cwd())), shutdown=lambda: None)
-    monkeypatch.setitem(sys.modules, "ray", fake)
-    monkeypatch.setenv("RAY_ADDRESS", "auto")
-    with ray_cluster.connected():
-        assert Path.cwd() == folder
-    assert seen == ["/"]
 
 
 # --- A lock beside a recipe: its packages need not be what apt would install
