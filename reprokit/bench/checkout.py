@@ -12,10 +12,10 @@ import tempfile
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from reprokit import paths
 from reprokit.errors import ReprokitError
+from reprokit.results.record import Checkout
 from reprokit.supply.kinds.git.command import environment, git
 from reprokit.untrusted import files
 
@@ -27,15 +27,6 @@ _UNREAD = "the commit of the workspace is unknown: its git repository could not 
 # A container can leave pipes in place of files, or files that take git very long.
 _GIT_TIMEOUT_S = 8.0
 _OURS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1"}
-
-
-class Checkout(NamedTuple):
-    """As in `Record`."""
-
-    commit: str = ""
-    dirty: bool | None = None
-    changes: str = ""
-    warnings: tuple[str, ...] = ()
 
 
 def checkout_of(folder: Path) -> Checkout:
@@ -67,7 +58,7 @@ def _state(root: Path, folder: Path) -> Checkout:
     try:
         return _compared(root, folder, own, common, commit)
     except (ReprokitError, OSError):
-        return Checkout(commit)
+        return Checkout(commit=commit)
 
 
 def _check_place(root: Path, own: Path, common: Path) -> None:
@@ -132,11 +123,11 @@ def _compared(root: Path, folder: Path, own: Path, common: Path, commit: str) ->
         dirty = bool(here("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip())
         if any(line.startswith("160000 ") for line in tracked):
             # To look into a submodule, git would run what that configures.
-            return Checkout(commit, dirty or None)
+            return Checkout(commit=commit, dirty=dirty or None)
         if not dirty:
-            return Checkout(commit, False)
+            return Checkout(commit=commit, dirty=False)
         here("add", "--update")
-        return Checkout(commit, True, here("write-tree").strip())
+        return Checkout(commit=commit, dirty=True, changes=here("write-tree").strip())
 
 
 def _text(path: Path) -> str:

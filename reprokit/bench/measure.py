@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.bench import extension
-from reprokit.bench.checkout import Checkout, checkout_of
+from reprokit.bench.checkout import checkout_of
 from reprokit.bench.container import bench_name, gpus_for, hiding, machine_lock, marks, own_container
 from reprokit.bench.hardware import probe
 from reprokit.bench.inputs import place
 from reprokit.bench.parameters import check_names
-from reprokit.bench.run import Bench, BenchOrigin, Rounds, assignments, benchmarks, with_parameters
+from reprokit.bench.run import Bench, Rounds, assignments, benchmarks, with_parameters
 from reprokit.container.execute import execute
 from reprokit.container.launch import usable_image
 from reprokit.container.lifecycle import stop
@@ -33,7 +33,7 @@ from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
 from reprokit.results import lines
-from reprokit.results.record import Record
+from reprokit.results.record import BenchOrigin, Checkout, Record
 from reprokit.supply.lock.file import complete, lock_path
 from reprokit.supply.lock.model import PlainFile, RecordFile
 
@@ -195,7 +195,7 @@ def _opened(
             image_stale=is_stale,
             image_verified=trust.verified(image.image_id),
             lock_hash=ImageLabels.read(_labels(engine, image.image_id)).lock,
-            **checkout()._asdict(),
+            **vars(checkout()),
             node=engine.host.name,
             env_file=marks(variables),
         )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from reprokit import __version__
 from reprokit.bench.hardware import Execute, Hardware, doubts, probe_state, samples_of, watched
@@ -24,12 +24,9 @@ from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
 from reprokit.recipe.spelling import nearest
 from reprokit.results.likeness import has_params, without_clocks
-from reprokit.results.record import Record
+from reprokit.results.record import BenchOrigin, Checkout, Record
 from reprokit.results.roofline import limits
 from reprokit.untrusted.limits import SAMPLES
-
-if TYPE_CHECKING:
-    from reprokit.bench.checkout import Checkout
 
 _SILENT = "reprokit: the benchmark ended with exit code 0 and printed nothing"
 
@@ -79,24 +76,6 @@ class Rounds:
     repeat: int | None = None
     warm_up: int = 0
     timeout: int | None = None
-
-
-@dataclass(frozen=True)
-class BenchOrigin:
-    """What records name besides hardware and samples; as in `Record`."""
-
-    input_hash: str = ""
-    image_digest: str = ""
-    image_state: str = ""
-    image_stale: bool | None = None
-    image_verified: str = ""
-    lock_hash: str = ""
-    commit: str = ""
-    dirty: bool | None = None
-    changes: str = ""
-    node: str = ""
-    env_file: Mapping[str, str] = field(default_factory=dict)
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _beside(engine: Engine, container: str, command: Command) -> int:
 
 
 def _data(done: Profiled, place: Path) -> dict[str, object]:
-    from reprokit.profiling.position import positions
+    from reprokit.profiling.table import positions
 
     summary = done.summary
     rows = [] if summary is None else [

@@ -7,6 +7,7 @@ host, so that results can be published.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
 import statistics
 from collections.abc import Mapping
@@ -58,22 +59,50 @@ class MachineState:
     gpu_slowdown: _Texts = ()
 
 
-@pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
-class Record:
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Checkout:
+    """`commit` is the commit of the workspace, `dirty` whether its tracked files differ from it.
+
+    `changes` is git's tree of these files then. `warnings` are reasons to doubt the samples.
+    """
+
+    commit: str = ""
+    dirty: bool | None = None
+    changes: str = ""
+    warnings: _Texts = ()
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)
+class BenchOrigin(Checkout):
+    """What samples come from: the image, the workspace and the machine.
+
+    `input_hash` covers all inputs of the image, `lock_hash` the lock that it was built by. `image_state` is `built
+    here`, `trusted` or `unverified`, `image_stale` whether it was built from other inputs than recipe and lock had
+    then, `image_verified` the verdict of `reprokit verify` on it. `node` is a node's alias, empty for this machine.
+    `env_file` are marks of the values of `--env-file`.
+    """
+
+    input_hash: str
+    image_digest: str
+    image_state: str = ""
+    image_stale: bool | None = None
+    image_verified: str = ""
+    lock_hash: str = ""
+    node: str = ""
+    env_file: Mapping[str, str] = field(default_factory=dict)
+
+
+@pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)
+class Record(BenchOrigin):
     """`samples` are in `unit`, in the order of measurement; `time` is the start, UTC, ISO 8601.
 
     `variables` are those of `params` that the command was given; others were read from its output. `repeats` is the
     number of samples of each run of the command, 0 of one that did not print the case, `warm_up` the number of runs
-    before them that were not measured, `seconds` the time of all these runs, `job` the job of a sweep. `input_hash`
-    covers all inputs of the image, `lock_hash` the lock that it was built by. `commit` is the commit of the workspace,
-    `dirty` whether its tracked files differ from it, `changes` git's tree of these files then. `env_file` are
-    marks of the values of `--env-file`. `environment` is what the program reports
-    of itself (versions, build key), `files` the SHA-256 of its input files, `threads` the processors that the container
-    may use, `clocks` known clock rates in MHz. `image_state` is `built here`, `trusted` or `unverified`, `image_stale`
-    whether it was built from other inputs than recipe and lock had then, `image_verified` the verdict of `reprokit
-    verify` on it. `node` is a node's alias, empty for this machine. `limited_by` is `compute`, `bandwidth` or
+    before them that were not measured, `seconds` the time of all these runs, `job` the job of a sweep. `environment` is
+    what the program reports of itself (versions, build key), `files` the SHA-256 of its input files, `threads` the
+    processors that the container may use, `clocks` known clock rates in MHz. `limited_by` is `compute`, `bandwidth` or
     `overhead` if the benchmark counts its work. `checked` is the number of results that a run compared with a
-    reference, all of which were right. `warnings` are reasons to doubt the samples. Empty means unknown.
+    reference, all of which were right. Empty means unknown.
     """
 
     metric: str
@@ -84,8 +113,6 @@ class Record:
     variant: str
     benchmark: str
     command: str
-    input_hash: str
-    image_digest: str
     cpu: str
     threads: _Integer
     gpu: str
@@ -95,18 +122,9 @@ class Record:
     clocks: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     files: Mapping[str, str] = field(default_factory=dict)
-    image_state: str = ""
-    image_stale: bool | None = None
-    image_verified: str = ""
     variables: Mapping[str, Any] = field(default_factory=dict)
     repeats: _Counts = ()
     warm_up: _Count = 0
-    lock_hash: str = ""
-    commit: str = ""
-    dirty: bool | None = None
-    changes: str = ""
-    node: str = ""
-    env_file: Mapping[str, str] = field(default_factory=dict)
     machine: MachineFacts = field(default_factory=MachineFacts)
     before: MachineState = field(default_factory=MachineState)
     after: MachineState = field(default_factory=MachineState)
@@ -114,7 +132,6 @@ class Record:
     seconds: Annotated[FiniteFloat, Field(ge=0, le=1e9)] | None = None
     job: str = ""
     checked: _Count = 0
-    warnings: _Texts = ()
     schema: int = SCHEMA
 
     @property
@@ -142,6 +159,7 @@ ADAPTER = TypeAdapter(Record)
 def json_schema() -> dict[str, Any]:
     """The JSON Schema of a record, which docs/record.schema.json publishes."""
     schema = ADAPTER.json_schema()
+    schema["description"] = "\n\n".join(inspect.getdoc(part) or "" for part in (Record, BenchOrigin, Checkout))
     schema["properties"]["spread"] = {
         "description": "standard deviation over mean, computed from the samples",
         "anyOf": [{"type": "number"}, {"type": "null"}],

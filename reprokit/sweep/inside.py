@@ -16,12 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from reprokit.bench.hardware import Execute, probe
-from reprokit.bench.run import Bench, BenchOrigin, Rounds, benchmarks, with_parameters
+from reprokit.bench.run import Bench, Rounds, benchmarks, with_parameters
 from reprokit.container.execute import Completed
 from reprokit.errors import Absent, ReprokitError, WorkFailed
 from reprokit.host.command import Flood, exchanged
 from reprokit.recipe import find
 from reprokit.recipe.model import Input
+from reprokit.results.record import BenchOrigin
 from reprokit.sweep.bench_process import ProcessResult, end, label_here
 from reprokit.sweep.plan import Job
 from reprokit.untrusted.limits import COMMAND_OUTPUT
@@ -47,7 +48,7 @@ def in_image(job: Job, prefix: Sequence[str] = ()) -> ProcessResult:
         benchmark = with_parameters(
             benchmarks(target, [job.benchmark])[job.benchmark], {name: [value] for name, value in job.params.items()}
         )
-        origin = BenchOrigin(image_digest=job.image, image_state="unverified")
+        origin = BenchOrigin(input_hash="", image_digest=job.image, image_state="unverified")
         bench = Bench(target, run, probe(run), origin, partial(_present, run, target.variant.workdir))
         rounds = Rounds(None, job.warm_up, job.timeout)
         records = [

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bench.checkout import Checkout
 from reprokit.bench.hardware import Hardware
-from reprokit.bench.run import Bench, BenchOrigin, Rounds, benchmarks, without_clocks
+from reprokit.bench.run import Bench, Rounds, benchmarks, without_clocks
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Recipe
+from reprokit.results.record import BenchOrigin, Checkout
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Lock, PlainFile
 
@@ -30,7 +30,7 @@ RECIPE = Recipe.model_validate(
         },
     }
 )
-ORIGIN = BenchOrigin("1f" * 32, "sha256:2e", commit="ab" * 20, dirty=False)
+ORIGIN = BenchOrigin(input_hash="1f" * 32, image_digest="sha256:2e", commit="ab" * 20, dirty=False)
 HARDWARE = Hardware(cpu="EPYC", threads=2, clocks={"cpu_max": 3000})
 VALUE = {"pattern": "t=(?P<value>.*)", "metric": "t", "unit": "s"}
 
@@ -252,8 +252,8 @@ def test_a_workspace_that_changes_while_a_benchmark_runs_is_a_doubt_from_then_on
         assert "its commit is odd" in record.warnings
         return any("changed while" in text for text in record.warnings)
 
-    old, unknown = Checkout(ORIGIN.commit, False), Checkout(ORIGIN.commit)
-    new = Checkout(ORIGIN.commit, True, "ef" * 20)
+    old, unknown = Checkout(commit=ORIGIN.commit, dirty=False), Checkout(commit=ORIGIN.commit)
+    new = Checkout(commit=ORIGIN.commit, dirty=True, changes="ef" * 20)
     assert not is_doubted(old, old) and not is_doubted(new, new) and not is_doubted(old, unknown)
     assert is_doubted(old, new) and is_doubted(new, new)
 

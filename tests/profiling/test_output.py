@@ -16,8 +16,7 @@ import pytest
 
 from reprokit.errors import SourceError
 from reprokit.profiling import output
-from reprokit.profiling.position import positions
-from reprokit.profiling.table import rows
+from reprokit.profiling.table import positions, rows
 from tests.support.paths import ROOT
 
 RECORDED = ROOT / "tests" / "profiling"

@@ -62,7 +62,7 @@ class World:
 
     def execute(self, argv: list[str], workdir: str = "", logged: bool = True) -> Completed:
         if argv[0] == "sh":
-            probed = Completed(0, "threads=1\n" + ("device=/dev/nvidia0\n" if self.gpu else ""))
+            probed = Completed(0, "reprokit:device /dev/nvidia0\n" if self.gpu else "")
             answer = self.answers.get("probe", probed)
         else:
             assert workdir == "/opt/gnn"
