@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from reprokit.recipe.find import Target
     from reprokit.results.record import Record
     from reprokit.sweep.plan import Job, SweepPlan
-    from reprokit.sweep.run import SweepResult
-    from reprokit.sweep.runner import Runner
+    from reprokit.sweep.run import Runner, SweepResult
 
 
 def sweep(

@@ -18,7 +18,7 @@ from reprokit.nodes import config, survey
 from reprokit.recipe.spelling import nearest
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import JobAnswer, JobPlace
+from reprokit.sweep.run import JobAnswer, JobPlace
 
 _WHOLE = ""  # in place of a GPU: the machine as a whole
 _LIMIT_S = 30.0

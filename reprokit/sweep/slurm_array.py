@@ -31,7 +31,7 @@ from reprokit.recipe.find import Target
 from reprokit.supply.store import sha256_of
 from reprokit.sweep.bench_process import MOST_OUTPUT
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import JobAnswer, JobPlace
+from reprokit.sweep.run import JobAnswer, JobPlace
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import COMMAND_ANSWER

@@ -10,7 +10,7 @@ from typing import Any
 
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.plan import Job
-from reprokit.sweep.runner import JobAnswer, JobPlace
+from reprokit.sweep.run import JobAnswer, JobPlace
 from tests.support.records import RECORD
 
 RECIPE = """\

@@ -22,7 +22,7 @@ from reprokit.oci.store import Form
 from reprokit.sweep import machines as sweep_machines
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.machines import PlaceRunner
-from reprokit.sweep.runner import JobPlace
+from reprokit.sweep.run import JobPlace
 from reprokit.sweep.slurm_array import alias
 from tests.support.sweeps import jobs
 

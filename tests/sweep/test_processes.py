@@ -17,10 +17,10 @@ from reprokit.errors import WorkFailed
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
 from reprokit.sweep import inside
-from reprokit.sweep.answer import records_of
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult, bench_command, result_of
 from reprokit.sweep.file import SweepFile, SweepRun
 from reprokit.sweep.plan import jobs_of
+from reprokit.sweep.run import records_of
 from tests.support.sweeps import JOB, answer
 
 VALUES = [

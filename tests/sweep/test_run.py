@@ -9,9 +9,7 @@ from dataclasses import replace
 import pytest
 
 from reprokit.display import reporting
-from reprokit.sweep.answer import records_of
-from reprokit.sweep.run import run
-from reprokit.sweep.runner import JobAnswer, JobPlace
+from reprokit.sweep.run import JobAnswer, JobPlace, records_of, run
 from tests.support.sweeps import JOB, answer, jobs, output
 
 OWN = replace(JOB, params={"N": 1, "LAYOUT": "row"})
