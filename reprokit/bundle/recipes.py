@@ -14,7 +14,6 @@ from reprokit.bundle.model import BesideFile, Metadata, RecipeText
 from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
-from reprokit.image.context import files_beside
 from reprokit.image.labels import ImageLabels
 from reprokit.recipe.blocks import own_block_files
 from reprokit.recipe.find import Target, recipe_files, targets
@@ -39,7 +38,7 @@ def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
     found: dict[str, BesideFile] = {}
     for name in loaded.variants:
         try:
-            contents = files_beside(Target(loaded, name, recipe))
+            contents = Target(loaded, name, recipe).side_files
             found |= {path: _beside(loaded.name, path, content) for path, content in contents.items()}
         except UsageError:
             if name in required:

@@ -116,11 +116,12 @@ def _read(target: Target) -> tuple[dict[str, ResolvedVersion], list[Finding]]:
     for it: the templates of the bundled ones refuse nothing that was judged before.
     """
     from reprokit.compat.model import Finding
-    from reprokit.image.facts import judged
+    from reprokit.image.facts import template_facts
     from reprokit.image.lock.fit import resolved_versions
 
     try:
-        if any(use.own for use in judged(target)[0]):
+        template_facts(target)
+        if target.own_blocks:
             from reprokit.image.render import render
 
             render(target)

@@ -77,8 +77,7 @@ def lock(
 
 def _check(targets: list[Target], named: bool, as_json: bool) -> None:
     """Compare locks with recipes. Recipes without any lock file are skipped unless they are named."""
-    from reprokit.image.lock.read import recipe_lock, stale_data, variant_lock
-    from reprokit.image.lock.sections import stale
+    from reprokit.image.lock.read import recipe_lock, stale, stale_data, variant_lock
     from reprokit.image.render import render
 
     bad = False

@@ -40,7 +40,6 @@ def render(
 ) -> None:
     """Write the Dockerfile of a recipe, or the file with which another tool runs its image."""
     from reprokit.host.disk import unwritable
-    from reprokit.image.context import write_context
     from reprokit.image.render import render as rendered
     from reprokit.recipe.find import target
 
@@ -58,7 +57,7 @@ def render(
         return
     try:
         output.mkdir(parents=True, exist_ok=True)
-        write_context(output, image.dockerfile, image.context)
+        image.write(output)
     except OSError as error:
         raise unwritable(error, "the Dockerfile", output) from None
     if as_json:

@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 from reprokit.explain.model import Cause
 from reprokit.paths import from_here
 from reprokit.recipe.blocks import block_names, block_spec
-from reprokit.recipe.find import Target, where_in
+from reprokit.recipe.find import Target
 
 _PREFIX = "/variants/*/"
 # Remedies for the machine that the engine runs on, which no recipe changes.
@@ -70,7 +70,7 @@ def remedy(cause: Cause, subject: Subject | None = None) -> list[str]:
     changes = cause.recipe_change or list(_installed(clauses))
     edits = list(_Edits(subject).of(changes, clauses))
     if not edits:
-        own = general or [f"change what the recipe installs and runs, {from_here(where_in(subject.target, ()))}"]
+        own = general or [f"change what the recipe installs and runs, {from_here(subject.target.where(()))}"]
         return written if len(general) == len(clauses) else ["; ".join(own)]
     steps, label = "; ".join(edits), subject.target.label
     if changes and all(_field(change) in _OF_RESOURCES for change in changes):
@@ -187,7 +187,7 @@ class _Edits:
             yield from self._wheels(["the Python package that it needs"])
 
     def _where(self, *path: str | int) -> str:
-        return from_here(where_in(self._target, path))
+        return from_here(self._target.where(path))
 
     def _options(self) -> tuple[str, Mapping[str, Any]]:
         """The failed block's name, and the options that it declares; nothing outside of a bundled block."""

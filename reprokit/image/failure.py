@@ -12,7 +12,7 @@ from reprokit.explain.load import matcher
 from reprokit.explain.model import Cause
 from reprokit.image.events import Failed
 from reprokit.image.progress import brief
-from reprokit.recipe.find import Target, where_in
+from reprokit.recipe.find import Target
 from reprokit.supply.gateway import Gateway
 
 _LINES = 4
@@ -70,7 +70,7 @@ def _absent_product(target: Target, block: str, product: str, made: Sequence[str
     for index, use in enumerate(target.variant.blocks):
         products = use.options.get("products")
         if use.name == block and isinstance(products, list) and product in products:
-            place = where_in(target, ("blocks", index, block, "products", products.index(product)))
+            place = target.where(("blocks", index, block, "products", products.index(product)))
             where = paths.from_here(place)
             break
     if nearest := get_close_matches(product, made, n=1, cutoff=0.5):

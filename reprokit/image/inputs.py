@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from reprokit.image.base.resolve import BaseImage
-from reprokit.image.blocks import wheel_requirements
 from reprokit.image.render import Rendered
 from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
@@ -62,5 +61,5 @@ def resolve_inputs(target: Target, rendered: Rendered, base: BaseImage, mirrors:
         sets = {block: wheels_within_facts(target.variant, r, resolve) for block, r in requests.items()}
         found = merged(sets)
     if rendered.declares("REPROKIT_GIT") or rendered.declares("REPROKIT_ARCHIVES"):
-        commits = lock_commits(target.variant.sources, wheel_requirements(target), {}, mirrors)
+        commits = lock_commits(target.variant.sources, target.requirements, {}, mirrors)
     return Inputs(rendered, base, ServedSet(rendered.sets, wheels=found, git=commits))

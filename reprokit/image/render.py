@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
-from reprokit.image.blocks import Use, bounds_of
-from reprokit.image.context import patch_files
-from reprokit.image.facts import judged
+from reprokit.image.facts import template_facts
 from reprokit.image.instructions import checked
 from reprokit.image.own_blocks import render_own
 from reprokit.image.shell import apt_install
-from reprokit.recipe.blocks import templates
+from reprokit.recipe.blocks import argument, templates
 from reprokit.recipe.find import Target
+from reprokit.recipe.uses import Use
 from reprokit.supply.kinds.apt.install import AptInstall
-from reprokit.supply.kinds.kind import argument
 from reprokit.supply.lock.model import KINDS, VariantLock
 from reprokit.supply.store import key_of
+from reprokit.untrusted.files import Folder
 
 if TYPE_CHECKING:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -46,7 +46,7 @@ class Rendered:
     dockerfile: str
     spans: tuple[tuple[int, int, str], ...]
     installs: tuple[AptInstall, ...] = ()
-    context: tuple[tuple[str, bytes], ...] = ()
+    context: Mapping[str, bytes] = field(default_factory=dict)
     secrets: tuple[str, ...] = ()
 
     @property
@@ -71,6 +71,13 @@ class Rendered:
     def block_at(self, line: int) -> str:
         """The block of a line."""
         return next((block for first, last, block in self.spans if first <= line <= last), self.spans[-1][2])
+
+    def write(self, folder: Path) -> None:
+        """Write the build context, with the Dockerfile, for `docker build`. Raises OSError."""
+        with Folder(folder) as opened:
+            for name, content in {"Dockerfile": self.dockerfile.encode(), **self.context}.items():
+                with opened.replacing(name) as file:
+                    file.write(content)
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
@@ -105,7 +112,7 @@ class _Dockerfile:
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self.uses, self.facts = judged(target)
+        self.facts = template_facts(target)
         self.parts: list[tuple[str, str]] = []
         self.installs: list[AptInstall] = []
         self.of_base: tuple[str, ...] = ()
@@ -116,12 +123,12 @@ class _Dockerfile:
     def render(self) -> Rendered:
         """Parts follow each other as `uses` orders them: recipes with equal first blocks share these layers."""
         self.parts.append(("base", _head(self.target)))
-        self.parts.append(("base", self.part("final", self.uses[0], [])))
+        self.parts.append(("base", self.part("final", self.target.uses[0], [])))
         self.of_base = self.of_image
         here = packages = "base"  # the stage that becomes the image, and the last one without anything made of sources
         made: list[str] = []  # what the blocks since then add
         before = ["base"]
-        for use in self.uses[1:]:
+        for use in self.target.uses[1:]:
             text = ""
             if built := self.build_stage(use, here, packages, made, before):
                 text = f"{built}\nFROM {here} AS with-{use.stage}\n"
@@ -136,13 +143,15 @@ class _Dockerfile:
             else:
                 packages, made = here, []
             before.append(use.spec.name)
-        for use in self.uses:
+        for use in self.target.uses:
             if late := self.part("late", use, before):
                 self.parts.append((use.spec.name, late))
         self.parts.append(("env", _tail(self.target)))
         self.check_secrets()
         secrets = tuple(sorted({name for _, name in self.secrets}))
-        return _joined(self.parts, tuple(self.installs), patch_files(self.target), secrets)
+        text, spans = _joined(self.parts)
+        context = {f"patches/{path}": content for path, content in self.target.patches.items()}
+        return Rendered(text, spans, tuple(self.installs), context, secrets)
 
     def build_stage(self, use: Use, here: str, packages: str, made: Sequence[str], before: list[str]) -> str:
         """The stage of a block's part `build`; "" if it has none.
@@ -166,7 +175,7 @@ class _Dockerfile:
         """
         own = {"block": use.spec.name, "stage": use.stage, "options": use.options, "before": before}
         own["secrets"] = use.secrets
-        facts = {**self.facts, **own, "bounds": bounds_of(self.target, use)}
+        facts = {**self.facts, **own, "bounds": use.bounds}
         asked: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = []
         if use.own:
             if (made := render_own(use.own, facts).get(part)) is None:
@@ -194,7 +203,7 @@ class _Dockerfile:
 
     def check_secrets(self) -> None:
         """Raises UsageError for an own block that names a secret and does not read it."""
-        for use in self.uses:
+        for use in self.target.uses:
             if missing := [name for name in use.secrets if (use.spec.name, name) not in self.secrets]:
                 hint = 'write {% include "secrets.j2" %} after {% include "expect.j2" %} in its RUN'
                 raise UsageError(f"block {use.spec.name} names the secret {missing[0]} and reads none", hint=hint)
@@ -231,12 +240,8 @@ def _tail(target: Target) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _joined(
-    parts: list[tuple[str, str]],
-    installs: tuple[AptInstall, ...],
-    context: tuple[tuple[str, bytes], ...],
-    secrets: tuple[str, ...],
-) -> Rendered:
+def _joined(parts: list[tuple[str, str]]) -> tuple[str, tuple[tuple[int, int, str], ...]]:
+    """The text of all parts, and its spans."""
     text, line = "", 1
     spans: list[tuple[int, int, str]] = []
     for block, part in parts:
@@ -248,7 +253,7 @@ def _joined(
             spans.append((line, last, block))
         text += part
         line = last + 1
-    return Rendered(text, tuple(spans), installs, context, secrets)
+    return text, tuple(spans)
 
 
 @cache

@@ -1,13 +1,17 @@
-"""What a rendered variant requires of each kind of input."""
+"""What a variant requires of each kind of input, on the platform of its image."""
 
 from __future__ import annotations
 
-from reprokit.image.blocks import alone, bounds, wheel_checksums, wheel_requirements
-from reprokit.image.platform import platform_of
+from reprokit.compat.base import parse_base
+from reprokit.compat.facts import bundled
+from reprokit.errors import UsageError
 from reprokit.image.render import Rendered
-from reprokit.recipe.environment import conda_specs
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds.kind import InputRequest
+from reprokit.supply.kinds.wheels.platform import Platform
+
+# Machines as Docker names them, and as wheels do.
+MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 def request_of(target: Target, rendered: Rendered | None, machine: str) -> InputRequest:
@@ -15,11 +19,24 @@ def request_of(target: Target, rendered: Rendered | None, machine: str) -> Input
 
     Without `rendered` it requires nothing of apt: only templates say what they install.
     """
-    variant = target.variant.model_copy(update={"conda": conda_specs(target)})
-    wheels = wheel_requirements(target)
     # Other variants may have no Python whose version is known.
-    platform = platform_of(target, machine) if wheels or variant.sdists or variant.conda else None
-    checksums = wheel_checksums(target)
-    own = alone(target)
-    installs = rendered.installs if rendered else ()
-    return InputRequest(variant, machine, wheels, own, installs, platform, checksums=checksums, bounds=bounds(target))
+    needs_platform = target.requirements or target.variant.sdists or target.variant.conda
+    platform = platform_of(target, machine) if needs_platform else None
+    return InputRequest(target, machine, rendered.installs if rendered else (), platform)
+
+
+def platform_of(target: Target, machine: str) -> Platform:
+    """The Python and C library that wheels must fit: the pinned Python or the distribution's, its C library.
+
+    Raises UsageError if neither a pin nor a fact gives the Python.
+    """
+    reference = target.variant.base
+    name = target.variant.pins.get("distro") or parse_base(bundled(), reference).implied.get("distro", "")
+    release = bundled().distros.distros.get(name)
+    python = target.variant.pins.get("python") or (release.python if release else "")
+    if not python:
+        unknown = f"cannot choose wheels: the Python version of {reference} is not known"
+        raise UsageError(unknown, target.label, 'pin it: `python: "3.11"`')
+    # Most of today's wheels need 2.28 or later; a base that is not known is likely a recent one.
+    glibc = release.glibc if release else "2.28"
+    return Platform(".".join(python.split(".")[:2]), glibc, MACHINES.get(machine, machine))

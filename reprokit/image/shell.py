@@ -11,8 +11,8 @@ from typing import Any
 
 from reprokit.errors import UsageError
 from reprokit.image.quoting import Quoted, sh
+from reprokit.recipe.blocks import argument
 from reprokit.supply.kinds.apt.install import enable
-from reprokit.supply.kinds.kind import argument
 
 
 def apt_install(context: Any, packages: Sequence[str], components: Sequence[str] = ()) -> Quoted:

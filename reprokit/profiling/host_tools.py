@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reprokit.engine import Engine
 from reprokit.host.mounts import BindMount
-from reprokit.image.platform import MACHINES
+from reprokit.image.request import MACHINES
 from reprokit.profiling.tools import HOME
 from reprokit.tarfiles import tar_of
 

@@ -19,7 +19,7 @@ from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, WorkFailed
 from reprokit.formatting import counted
-from reprokit.image.platform import MACHINES
+from reprokit.image.request import MACHINES
 from reprokit.tarfiles import tar_of
 from reprokit.untrusted.documents import understood, validated
 from reprokit.untrusted.files import Folder

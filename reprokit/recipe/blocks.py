@@ -128,6 +128,12 @@ def block_spec(name: str) -> BlockSpec:
     return BlockSpec.model_validate({"name": name, **yaml.read(front[1], str(file)).data})
 
 
+def argument(kind: str, block: str) -> str:
+    """The build argument with the address of a block's set: `REPROKIT_APT_CUDA`, `REPROKIT_FILES` for block `files`."""
+    own = "" if block == kind else re.sub("[^A-Z0-9]", "_", f"_{block.upper()}")
+    return f"REPROKIT_{kind.upper()}{own}"
+
+
 def own_block_files(recipes: list[Path]) -> dict[str, Path]:
     """The files of own blocks by name: beside recipes of these folders, then in `$REPROKIT_BLOCKS`; the first wins."""
     found: dict[str, Path] = {}

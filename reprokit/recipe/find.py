@@ -1,27 +1,40 @@
-"""Recipes by name or by the path of their file, and `NAME[:VARIANT]` as users write it."""
+"""Recipes by name or by the path of their file, and the variant that `NAME[:VARIANT]` names."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from reprokit import paths
 from reprokit.errors import UsageError
 from reprokit.recipe import yaml
+from reprokit.recipe.blocks import OwnBlock
 from reprokit.recipe.load import load_file, recipe_text
 from reprokit.recipe.model import Recipe, Variant
+from reprokit.recipe.requirements import Required, conda_specifications, environments, required_wheels
 from reprokit.recipe.spelling import nearest
+from reprokit.recipe.uses import Use, own_blocks, project_name, uses_and_requirements
+from reprokit.untrusted.files import Folder
+
+_MOST = 4 << 20  # bytes of a file beside a recipe, such as a patch
 
 
 @dataclass(frozen=True)
 class Target:
-    """One variant of one recipe, and the file it came from."""
+    """One variant of one recipe, with the files that it names beside the recipe's own file.
+
+    Each of these is read and parsed at most once, when it is first needed, so that what is decided about a variant
+    depends on nothing else. Properties that read files raise UsageError with the file and line of a fault.
+    """
 
     recipe: Recipe
     variant_name: str
     path: Path
+    _contents: dict[str, bytes] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def variant(self) -> Variant:
@@ -36,6 +49,99 @@ class Target:
     def workspace(self) -> str:
         """Name of the folder below `workspaces/`."""
         return self.recipe.workspace or self.recipe.name
+
+    @cached_property
+    def wheels(self) -> list[Required]:
+        """The requirements of `wheels`, with those of its files."""
+        return required_wheels(self)
+
+    @cached_property
+    def conda(self) -> list[str]:
+        """The specifications of `conda`, with those of its files."""
+        return conda_specifications(self)
+
+    @cached_property
+    def environments(self) -> dict[str, yaml.Document]:
+        """conda's environment files by name, for both of them."""
+        return environments(self)
+
+    @cached_property
+    def patches(self) -> dict[str, bytes]:
+        """The patches of the sources by their paths beside the recipe, sorted."""
+        sources = enumerate(self.variant.sources)
+        named = {
+            path: self.where(("sources", number, "patches")) for number, source in sources for path in source.patches
+        }
+        return {path: self.read(path, named[path]) for path in sorted(named)}
+
+    @cached_property
+    def own_blocks(self) -> dict[str, OwnBlock]:
+        """The user's own blocks by name."""
+        return own_blocks(self)
+
+    @property
+    def uses(self) -> tuple[Use, ...]:
+        """The blocks as they are built, `base` first."""
+        return self._uses_and_requirements[0]
+
+    @property
+    def requirements(self) -> list[str]:
+        """Every requirement of the blocks and of `wheels`, one for each project, as one set for pip."""
+        return self._uses_and_requirements[1]
+
+    @cached_property
+    def _uses_and_requirements(self) -> tuple[tuple[Use, ...], list[str]]:
+        return uses_and_requirements(self)
+
+    @cached_property
+    def checksums(self) -> dict[str, list[str]]:
+        """The sha256 that requirements files allow for the files of a project."""
+        allowed: dict[str, set[str]] = {}
+        for each in self.wheels:
+            if each.sha256:
+                allowed.setdefault(project_name(each.text), set()).update(each.sha256)
+        return {name: sorted(checksums) for name, checksums in sorted(allowed.items())}
+
+    @property
+    def side_files(self) -> dict[str, bytes]:
+        """All the files by path below the recipe's folder, with own blocks of `$REPROKIT_BLOCKS` as if beside it."""
+        _ = self.wheels, self.conda, self.patches  # these read files
+        contents = {posixpath.normpath(name): content for name, content in sorted(self._contents.items())}
+        return contents | {f"blocks/{name}.j2": own.template.encode() for name, own in self.own_blocks.items()}
+
+    def read(self, name: str, where: str) -> bytes:
+        """A file below the recipe's folder; `where` names it. Raises UsageError, also for links."""
+        folder = self.path.parent
+        try:
+            if name not in self._contents:
+                with Folder(folder) as opened:
+                    self._contents[name] = opened.read(name, _MOST)
+            return self._contents[name]
+        except UsageError as error:
+            raise UsageError(f"cannot read {name[:200]!r}: {error.message}", where, error.hint) from None
+        except OSError as error:
+            hint = f"put it beside the recipe, into {folder}"
+            raise UsageError(f"cannot read {name[:200]!r}: {error.strerror}", where, hint) from None
+
+    def read_text(self, name: str, where: str) -> str:
+        """The text of a file, as `read`."""
+        return self.read(name, where).decode("utf-8-sig", "replace")
+
+    def where(self, path: yaml.Path) -> str:
+        """`FILE:LINE` of `path` below the variant, or in the variant that it inherits it from."""
+        try:
+            document = self._document
+            variants = document.data["variants"]
+            name = self.variant_name
+            while path and path[0] not in variants[name] and variants[name].get("extends"):
+                name = variants[name]["extends"]
+        except (UsageError, KeyError, TypeError):  # it was changed meanwhile
+            return str(self.path)
+        return f"{self.path}:{document.line(('variants', name, *path))}"
+
+    @cached_property
+    def _document(self) -> yaml.Document:
+        return yaml.read(recipe_text(self.path), str(self.path))
 
 
 def recipe_files() -> dict[str, Path]:
@@ -156,16 +262,3 @@ def target(text: str) -> Target:
     """The variant of `NAME[:VARIANT]`, by default the recipe's default. Raises UsageError."""
     found = targets(text)
     return next((t for t in found if t.variant_name == t.recipe.default_variant), found[0])
-
-
-def where_in(target: Target, path: yaml.Path) -> str:
-    """`FILE:LINE` of `path` below the variant, or in the variant that it inherits it from."""
-    try:
-        document = yaml.read(recipe_text(target.path), str(target.path))
-        variants = document.data["variants"]
-        name = target.variant_name
-        while path and path[0] not in variants[name] and variants[name].get("extends"):
-            name = variants[name]["extends"]
-    except (UsageError, KeyError, TypeError):  # it was changed meanwhile
-        return str(target.path)
-    return f"{target.path}:{document.line(('variants', name, *path))}"

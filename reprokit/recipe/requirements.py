@@ -1,28 +1,32 @@
-"""A variant's requirements of Python packages: its own, and those of files beside the recipe. Files are only parsed."""
+"""Requirements of Python and conda packages in files beside a recipe, which are only parsed.
+
+The files are pip's requirements files, conda's `environment.yml` and `pyproject.toml`. `reprokit.importing` reads those
+of repositories by the same functions, but takes less for an error.
+"""
 
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from tempfile import NamedTemporaryFile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from reprokit.errors import UsageError
-from reprokit.recipe import beside
 from reprokit.recipe import fields as f
-from reprokit.recipe.environment import pip_requirements
-from reprokit.recipe.find import Target, where_in
-from reprokit.recipe.packages import RequirementsFile
+from reprokit.recipe import yaml
+from reprokit.recipe.packages import EnvironmentFile, RequirementsFile
 from reprokit.recipe.spelling import nearest
 from reprokit.redact import redact
 from reprokit.untrusted.documents import first_fault
 from reprokit.untrusted.time_limit import processor_time
+
+if TYPE_CHECKING:
+    from reprokit.recipe.find import Target
 
 _FILES = 50
 _DEEPEST = 50
@@ -32,50 +36,63 @@ _INDEXES = ("index_url", "extra_index_urls", "find_links")
 # Every file is locked by checksum, and wheels always come first.
 _ALREADY_SO = ("require_hashes", "prefer_binary")
 _ENTRY = TypeAdapter[str](f.WheelRequirement)
+_SPEC = TypeAdapter[str](f.CondaSpec)
+_KEYS = ("name", "prefix", "channels", "dependencies")  # of an environment.yml
+# What conda's channel `defaults` is on Linux.
+_DEFAULTS = ("main", "r")
 
 
 @dataclass(frozen=True)
 class Required:
-    """One requirement. `where` finds its place; `sha256` are the checksums that its file allows, if it states any."""
+    """One requirement. `where` is its place in its file, or its path below the variant.
+
+    `sha256` are the checksums that its file allows, if it states any.
+    """
 
     text: str
-    where: Callable[[], str]
+    where: str | yaml.Path
     sha256: frozenset[str] = frozenset()
 
 
-def required(target: Target) -> list[Required]:
+def required_wheels(target: Target) -> list[Required]:
     """The requirements of a variant's `wheels`, in order. Raises UsageError naming file and line."""
-    return _limited(target)[0]
-
-
-def required_files(target: Target) -> set[str]:
-    """The files of a variant's `wheels`, with those that they name. Raises UsageError as `required`."""
-    return _limited(target)[1]
-
-
-def _limited(target: Target) -> tuple[list[Required], set[str]]:
+    required: list[Required] = []
+    reader = _FileReader(target)
     # Patterns of pip's parser take quadratic time, and so does TOML with long keys.
     with processor_time(_SECONDS, f"a file of the requirements of {target.label}", str(target.path)):
-        return _read(target)
+        for index, entry in enumerate(target.variant.wheels):
+            if isinstance(entry, str):
+                required.append(Required(entry, ("wheels", index)))
+            else:
+                required += reader.of(entry, target.where(("wheels", index)))
+    return required
 
 
-def _read(target: Target) -> tuple[list[Required], set[str]]:
-    found: list[Required] = []
-    files: set[str] = set()
-    for index, entry in enumerate(target.variant.wheels):
-        where = partial(where_in, target, ("wheels", index))
-        if isinstance(entry, str):
-            found.append(Required(entry, where))
-            continue
-        reading = _Reading(target)
-        if entry.form == "project":
-            found += reading.project(entry, where())
-        elif entry.form == "environment":
-            found += reading.environment(entry.file, where())
+def conda_specifications(target: Target) -> list[str]:
+    """The variant's `conda`, with the specifications of files in place of their names. Raises UsageError."""
+    specs: list[str] = []
+    for entry in target.variant.conda:
+        if isinstance(entry, EnvironmentFile):
+            specs += _specifications(target, entry.file)
         else:
-            found += reading.lines(entry.file, where())
-        files |= {entry.file, *reading.seen}
-    return found, files
+            specs.append(entry)
+    return specs
+
+
+def environments(target: Target) -> dict[str, yaml.Document]:
+    """The files environment.yml of a variant by name, with nothing but channels, specifications and pip's list.
+
+    Raises UsageError.
+    """
+    variant = target.variant
+    named: dict[str, yaml.Path] = {}
+    for index, wheels in enumerate(variant.wheels):
+        if isinstance(wheels, RequirementsFile) and wheels.form == "environment":
+            named.setdefault(wheels.file, ("wheels", index))
+    for index, conda in enumerate(variant.conda):
+        if isinstance(conda, EnvironmentFile):
+            named.setdefault(conda.file, ("conda", index))
+    return {name: _environment(target, name, target.where(path)) for name, path in named.items()}
 
 
 def parsed_lines(text: str) -> Any:
@@ -91,13 +108,40 @@ def parsed_lines(text: str) -> Any:
         return Parser.from_file(copy.name, include_nested=False)
 
 
-class _Reading:
-    """Reads the files of one entry, none twice, all of them beneath the recipe's folder."""
+def environment_entries(document: yaml.Document) -> Iterator[tuple[Any, int, bool]]:
+    """Each entry of an environment.yml's `dependencies`, its line, and whether it is one of pip's.
+
+    An entry that is neither a text nor pip's list is returned as it is.
+    """
+    listed = document.data.get("dependencies") if isinstance(document.data, dict) else None
+    for index, entry in enumerate(listed if isinstance(listed, list) else []):
+        path = ("dependencies", index)
+        if isinstance(entry, dict) and set(entry) == {"pip"} and isinstance(entry["pip"], list):
+            yield from ((text, document.line((*path, "pip", n)), True) for n, text in enumerate(entry["pip"]))
+        else:
+            yield entry, document.line(path), False
+
+
+class _FileReader:
+    """Reads the files of `wheels`, none twice, all of them beneath the recipe's folder."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
         self.seen: set[str] = set()
+        self.projects: dict[str, Pyproject] = {}
         self.indexes = {index.rstrip("/") for index in target.variant.wheel_indexes}
+
+    def of(self, entry: RequirementsFile, where: str) -> Iterator[Required]:
+        """The requirements of a file, which `where` names."""
+        path = _path(self.target, entry.file)
+        if entry.form == "project":
+            yield from self.project(entry, path, where)
+        elif entry.form == "environment":
+            for text, line, of_pip in environment_entries(self.target.environments[entry.file]):
+                if of_pip:
+                    yield from self.stated(str(text), entry.file, f"{path}:{line}")
+        else:
+            yield from self.lines(entry.file, where)
 
     def lines(self, name: str, named_by: str) -> Iterator[Required]:
         if name in self.seen:
@@ -105,32 +149,29 @@ class _Reading:
         self.seen.add(name)
         if len(self.seen) > _FILES:
             raise UsageError(f"more than {_FILES} requirements files", named_by)
-        path = self._path(name)
-        text = beside.text(self.target, name, named_by)
-        yield from self._stated(_parsed(text, path), name, lambda line: f"{path}:{line}")
+        yield from self.stated(self.target.read_text(name, named_by), name)
 
-    def environment(self, name: str, where: str) -> Iterator[Required]:
-        path = self._path(name)
-        for text, line in pip_requirements(beside.text(self.target, name, where), path):
-            at = f"{path}:{line}"
-            yield from self._stated(_parsed(text, at), name, partial(_always, at))
-
-    def _path(self, name: str) -> str:
-        return str(self.target.path.parent / name)
-
-    def _stated(self, parsed: Any, name: str, at: Callable[[int], str]) -> Iterator[Required]:
+    def stated(self, text: str, name: str, where: str = "") -> Iterator[Required]:
+        """The requirements of the lines of the file `name`. `where` is the place of all of them if it is given."""
+        path = _path(self.target, name)
+        try:
+            parsed = parsed_lines(text)
+        except (ValueError, RecursionError) as error:
+            raise _refused(f"cannot read the requirements: {error}", where or path) from None
         for invalid in parsed.invalid_lines:
             line = invalid.requirement_line
             if line.line.strip():
-                raise _refused(f"{line.line.strip()[:100]!r} is not a requirement", at(line.line_number))
+                raise _refused(
+                    f"{line.line.strip()[:100]!r} is not a requirement", where or f"{path}:{line.line_number}"
+                )
         for option in parsed.options:
             for kind, value in option.options.items():
                 values = value if isinstance(value, list) else [value]
-                yield from self._option(name, kind, [str(v) for v in values], at(option.line_number))
+                yield from self.option(name, kind, [str(v) for v in values], where or f"{path}:{option.line_number}")
         for one in parsed.requirements:
-            yield _one(one, at(one.line_number))
+            yield _one(one, where or f"{path}:{one.line_number}")
 
-    def _option(self, name: str, kind: str, values: list[str], where: str) -> Iterator[Required]:
+    def option(self, name: str, kind: str, values: list[str], where: str) -> Iterator[Required]:
         if kind == "requirements":
             for value in values:
                 yield from self.lines(posixpath.normpath(posixpath.join(posixpath.dirname(name), value)), where)
@@ -146,44 +187,40 @@ class _Reading:
             option = kind.replace("_", "-").removesuffix("s") if kind == "constraints" else kind.replace("_", "-")
             raise _refused(f"the option --{option} is not supported", where)
 
-    def project(self, entry: RequirementsFile, where: str) -> Iterator[Required]:
-        path = self._path(entry.file)
-        stated = project_of(beside.text(self.target, entry.file, where), path)
-        texts = list(stated.dependencies(entry.extras, path)) if stated.project or not entry.groups else []
+    def project(self, entry: RequirementsFile, path: str, where: str) -> Iterator[Required]:
+        if entry.file not in self.projects:
+            self.projects[entry.file] = project_of(self.target.read_text(entry.file, where), path)
+        project = self.projects[entry.file]
+        texts = list(project.dependencies(entry.extras, path)) if project.project or not entry.groups else []
         for group in entry.groups:
-            texts += stated.group(group, path)
+            texts += project.group(group, path)
         for text in texts:
-            yield Required(_checked(text, path), partial(str, path))
+            yield Required(_checked(text, path), path)
 
 
-def _parsed(text: str, where: str) -> Any:
-    try:
-        return parsed_lines(text)
-    except (ValueError, RecursionError) as error:
-        raise _refused(f"cannot read the requirements: {error}", where) from None
+def _path(target: Target, name: str) -> str:
+    return str(target.path.parent / name)
 
 
-def _always(where: str, line: int) -> str:
-    return where
-
-
-def _one(found: Any, where: str) -> Required:
-    if found.is_editable or (found.link is not None and not found.link.url.startswith("git+")):
-        raise _refused(f"{redact(found.requirement_line.line.strip())[:100]!r} is not a package of an index", where)
-    if found.link is not None and not found.name:
+def _one(requirement: Any, where: str) -> Required:
+    link = requirement.link
+    if requirement.is_editable or (link is not None and not link.url.startswith("git+")):
+        line = redact(requirement.requirement_line.line.strip())
+        raise _refused(f"{line[:100]!r} is not a package of an index", where)
+    if link is not None and not requirement.name:
         raise UsageError("a git address needs the project's name", where, "write NAME @ git+https://...")
-    if found.global_options or found.install_options:
+    if requirement.global_options or requirement.install_options:
         raise _refused("options of single requirements are not supported", where)
-    checksums = [str(text).partition(":") for text in found.hash_options]
+    checksums = [str(text).partition(":") for text in requirement.hash_options]
     if other := next((kind for kind, _, _ in checksums if kind != "sha256"), None):
         raise UsageError(f"only sha256 checksums are compared, not {other[:20]}", where)
-    text = str(found.req)
-    if found.link is not None:
-        extras = f"[{','.join(sorted(found.extras))}]" if found.extras else ""
-        text = f"{found.name}{extras} @ {found.link.url}"
-    if found.marker and ";" not in text:
-        text += f" ; {found.marker}"
-    return Required(_checked(text, where), partial(str, where), frozenset(value for _, _, value in checksums))
+    text = str(requirement.req)
+    if link is not None:
+        extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
+        text = f"{requirement.name}{extras} @ {link.url}"
+    if requirement.marker and ";" not in text:
+        text += f" ; {requirement.marker}"
+    return Required(_checked(text, where), where, frozenset(value for _, _, value in checksums))
 
 
 def _checked(text: str, where: str) -> str:
@@ -197,6 +234,48 @@ def _refused(what: str, where: str) -> UsageError:
     return UsageError(
         what, where, "a line is NAME, NAME>=VERSION, NAME @ git+https://HOST/REPOSITORY@COMMIT, or -r FILE"
     )
+
+
+def _environment(target: Target, name: str, where: str) -> yaml.Document:
+    document = yaml.read(target.read_text(name, where), _path(target, name))
+    data = document.data
+    if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
+        raise UsageError("the file has no list `dependencies`", document.where)
+    if unknown := next((key for key in data if key not in _KEYS), None):
+        at = f"{document.where}:{document.line((unknown,))}"
+        raise UsageError(f"`{unknown[:60]}` of an environment.yml is not supported", at, "write it into the recipe")
+    for entry, line, of_pip in environment_entries(document):
+        if not of_pip and not isinstance(entry, str):
+            at = f"{document.where}:{line}"
+            raise UsageError(f"{str(entry)[:60]!r} is not a specification", at, "write NAME=VERSION")
+    return document
+
+
+def _specifications(target: Target, name: str) -> Iterator[str]:
+    document = target.environments[name]
+    listed = document.data.get("channels", [])
+    for channel in listed if isinstance(listed, list) else [listed]:
+        names = _DEFAULTS if channel == "defaults" else () if channel == "nodefaults" else (str(channel),)
+        if unnamed := [name for name in names if name not in target.variant.conda_channels]:
+            at = f"{document.where}:{document.line(('channels',))}"
+            hint = f"if you trust it, write `conda_channels: [..., {unnamed[0]}]`; the order is the recipe's"
+            raise UsageError(f"an environment.yml adds no channel of its own: {unnamed[0][:100]}", at, hint)
+    pip_installed = any(isinstance(other, RequirementsFile) and other.file == name for other in target.variant.wheels)
+    for entry, line, of_pip in environment_entries(document):
+        at = f"{document.where}:{line}"
+        if of_pip and not pip_installed:
+            raise UsageError("no block installs its `pip:`", at, f"write `wheels: [{{file: {name}}}]` too")
+        if not of_pip and entry != "pip":
+            yield _specification(entry, at)
+
+
+def _specification(text: str, where: str) -> str:
+    name, _, version = text.strip().lower().partition(" ")
+    try:
+        return _SPEC.validate_python(name + ("=" if version[:1].isdigit() else "") + version.replace(" ", ""))
+    except ValidationError:
+        hint = "write NAME=VERSION or a range; a channel is named in `conda_channels`"
+        raise UsageError(f"{text[:100]!r} is not a specification of conda", where, hint) from None
 
 
 class _Table(BaseModel):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+from reprokit.recipe.blocks import argument
 from reprokit.supply.kinds import kinds
-from reprokit.supply.kinds.kind import InputServer, argument
+from reprokit.supply.kinds.kind import InputServer
 
 
 class ServedSet:

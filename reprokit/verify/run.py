@@ -16,7 +16,6 @@ from reprokit import paths
 from reprokit.engine import OWN_IMAGES, Engine
 from reprokit.errors import ReprokitError
 from reprokit.host import command
-from reprokit.image.blocks import uses
 from reprokit.image.build import build
 from reprokit.image.run import BuildOptions
 from reprokit.recipe.find import Target
@@ -76,7 +75,7 @@ def rebuilt(
 
 def known_differences(target: Target) -> dict[str, str]:
     """Patterns of paths that a variant's blocks are known to build in another way each time, with the reasons."""
-    specs = [use.spec for use in uses(target)]
+    specs = [use.spec for use in target.uses]
     known = [spec.differs for spec in specs if not spec.differs_with or spec.differs_with in target.variant.pins]
     return {pattern: why for differs in known for pattern, why in differs.items()}
 

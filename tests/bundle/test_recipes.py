@@ -13,7 +13,7 @@ from reprokit.bundle.model import BesideFile, RecipeText
 from reprokit.bundle.read import opened
 from reprokit.bundle.recipes import MOST_BESIDE, Recipes, beside, collected, put_unknown
 from reprokit.errors import UsageError
-from reprokit.image.lock.sections import sections
+from reprokit.image.lock.read import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import load_recipe, recipe_file, target
 from reprokit.supply.lock.file import lock_path, read, write
@@ -137,7 +137,9 @@ def test_a_recipe_that_is_unknown_gets_a_folder_of_its_own(folder: Path, tmp_pat
     line = f"the recipe x was not known here and is in {tmp_path / 'home/recipes/x'} now"
     assert put_unknown({"x": recipes}) == [line]
     there = recipe_file("x").parent
-    assert render(target("x:v")).context[0][1] == FILES["patches/latin-1.patch"] and put_unknown({"x": recipes}) == []
+    assert [*render(target("x:v")).context.values()] == [FILES["patches/latin-1.patch"]] and put_unknown(
+        {"x": recipes}
+    ) == []
     (there / "more/base.txt").write_text("mine")
     (there / "blocks/mark.j2").unlink()
     (line,) = put_unknown({"x": recipes})

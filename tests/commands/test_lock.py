@@ -16,7 +16,7 @@ from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
 from reprokit.image.lock import outdated
 from reprokit.image.lock import read as lock_read
 from reprokit.image.lock import write as write_module
-from reprokit.image.lock.sections import sections
+from reprokit.image.lock.read import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import Target, target
 from reprokit.supply.kinds.kind import Moved

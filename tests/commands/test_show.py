@@ -119,7 +119,7 @@ def test_a_dockerfile_that_cannot_be(error, recipe, tmp_path, monkeypatch):
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("reprokit.image.context.write_context", full)
+    monkeypatch.setattr("reprokit.image.render.Rendered.write", full)
     error(EngineError, "render", "featgraph:cpu", "-o", "d")
 
 

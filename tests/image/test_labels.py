@@ -11,7 +11,7 @@ from reprokit.host.fit import ImageNeeds
 from reprokit.image.base.resolve import BaseImage
 from reprokit.image.inputs import Inputs
 from reprokit.image.labels import ImageLabels, labels, minimum_driver
-from reprokit.image.platform import platform_of
+from reprokit.image.request import platform_of
 from reprokit.supply.kinds.kind import content_key
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import Distribution, GitCommit

@@ -13,7 +13,7 @@ from jinja2.exceptions import SecurityError, UndefinedError
 
 from reprokit.errors import UsageError
 from reprokit.image import quoting
-from reprokit.image.facts import judged
+from reprokit.image.facts import template_facts
 from reprokit.image.render import instruction_lines, render, template_environment
 from reprokit.recipe.blocks import shared_template
 from tests.support.rendering import source, target
@@ -87,7 +87,7 @@ def test_no_value_adds_an_instruction(tmp_path, env, option, module, ref, descri
     plain = render(variant(dict.fromkeys(env, "x"), "x", "x", "x", "x"))
     try:
         chosen = variant(env, option, module, ref, description)
-        judged(chosen)
+        template_facts(chosen)
     except UsageError:
         return
     # What is judged good, as `check` does it, no template refuses.

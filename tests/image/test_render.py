@@ -7,8 +7,6 @@ from copy import deepcopy
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.image.blocks import uses, wheel_requirements
-from reprokit.image.context import write_context
 from reprokit.image.dockerfile import parse
 from reprokit.image.render import instruction_lines, render
 from reprokit.recipe.blocks import templates
@@ -127,7 +125,7 @@ def test_packages_are_built_before_sources_and_nothing_moves_past_the_users_own_
     make = {"make": {"source": "a", "products": ["x"]}}
     variant = {**PYTHON, "pins": {"python": "3.11", "gcc": "12"}, "sources": [source("a", "/a")], "apt": ["jq"]}
     blocks = ["git", make, "python", run, deepcopy(make), "apt", "wheels"]
-    used = uses(target(tmp_path, **variant, wheels=["numpy==1.26.4"], blocks=blocks))
+    used = target(tmp_path, **variant, wheels=["numpy==1.26.4"], blocks=blocks).uses
     assert [use.stage for use in used] == ["base", "python", "git", "make", "run", "apt", "wheels", "make-2"]
 
 
@@ -165,12 +163,12 @@ def test_build_arguments_are_where_the_commands_run_and_in_no_environment(tmp_pa
 
 def test_a_patch_is_part_of_the_inputs(tmp_path):
     (tmp_path / "fix.patch").write_text("one")
-    chosen = target(tmp_path, sources=[source("a", "/opt/a", patches=["fix.patch"])], blocks=["git"])
-    first = render(chosen)
+    fields = {"sources": [source("a", "/opt/a", patches=["fix.patch"])], "blocks": ["git"]}
+    first = render(target(tmp_path, **fields))
     (tmp_path / "fix.patch").write_text("two")
-    assert render(chosen).dockerfile != first.dockerfile
+    assert render(target(tmp_path, **fields)).dockerfile != first.dockerfile
     (tmp_path / "out").mkdir()
-    write_context(tmp_path / "out", first.dockerfile, first.context)
+    first.write(tmp_path / "out")
     assert (tmp_path / "out" / "patches" / "fix.patch").read_text() == "one"
     assert "COPY patches/fix.patch /patches/fix.patch\n" in (tmp_path / "out" / "Dockerfile").read_text()
 
@@ -182,12 +180,11 @@ def test_own_blocks_are_beside_the_recipe_or_in_the_users_folders(tmp_path, monk
     text = "{#\ndoes: x\n#}\n{% block final %}\nRUN set -e; \\\n{{ ['ab']|apt_install }}    WHERE\n{% endblock %}\n"
     (tmp_path / "more" / "a_b.j2").write_text(text.replace("WHERE", "more"))
     monkeypatch.setenv("REPROKIT_BLOCKS", str(tmp_path / "more"))
-    chosen = target(tmp_path, blocks=["a_b"])
-    of_user = render(chosen).dockerfile
+    of_user = render(target(tmp_path, blocks=["a_b"])).dockerfile
     assert "    more\n" in of_user and "ARG REPROKIT_APT_A_B=" in of_user
     for name in ("a-b", "a_b"):
         (tmp_path / "blocks" / f"{name}.j2").write_text(text.replace("WHERE", "beside"))
-    assert "    beside\n" in render(chosen).dockerfile
+    assert "    beside\n" in render(target(tmp_path, blocks=["a_b"])).dockerfile
     # Their build arguments would have the same name.
     with pytest.raises(UsageError, match="the blocks a-b and a_b differ only in punctuation") as error:
         render(target(tmp_path, blocks=["a-b", "a_b"]))
@@ -200,7 +197,7 @@ def test_wheels_of_blocks_and_of_the_variant_are_one_set(tmp_path):
     }  # fmt: skip
     blocks = ["python", "cuda", "wheels", {"cudnn": {"from": "wheel"}}, "torch", {"dgl": {"package": "dgl-cu113"}}]
     wheels = ["numpy==1.19.5", "torch==1.12.1+cu113"]
-    assert wheel_requirements(target(tmp_path, pins=pins, wheels=wheels, blocks=blocks)) == [
+    assert target(tmp_path, pins=pins, wheels=wheels, blocks=blocks).requirements == [
         "torch==1.12.1+cu113", "dgl-cu113==0.9.1", "nvidia-cudnn-cu11==8.9.6.50", "numpy==1.19.5"
     ]  # fmt: skip
 

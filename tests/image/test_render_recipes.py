@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from reprokit.image.blocks import uses
 from reprokit.image.render import Rendered, render
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
@@ -35,7 +34,7 @@ def test_spans_cover_every_line_and_name_every_block(variants: list[Variant]):
     for target, rendered in variants:
         lines = [number for first, last, _ in rendered.spans for number in range(first, last + 1)]
         assert lines == list(range(1, len(rendered.dockerfile.splitlines()) + 1)), target.label
-        assert {block for *_, block in rendered.spans} >= {use.spec.name for use in uses(target)}, target.label
+        assert {block for *_, block in rendered.spans} >= {use.spec.name for use in target.uses}, target.label
         assert render(find.target(target.label)) == rendered, target.label
 
 
@@ -72,9 +71,9 @@ def test_package_lists_go_in_the_layer_that_made_them(variants: list[Variant]):
 
 def test_shared_blocks_come_first_and_are_the_same_bytes(variants: list[Variant]):
     for target, _ in variants:
-        names = [use.spec.name for use in uses(target)]
+        names = [use.spec.name for use in target.uses]
         shared = [
-            use.spec.name for use in uses(target) if use.spec.name in SHARED and use.options.get("from") != "wheel"
+            use.spec.name for use in target.uses if use.spec.name in SHARED and use.options.get("from") != "wheel"
         ]
         assert shared == sorted(shared, key=SHARED.index) == names[: len(shared)], target.label
     texts = set()

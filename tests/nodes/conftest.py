@@ -11,8 +11,7 @@ import pytest
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.lock.read import fresh_lock
-from reprokit.image.lock.sections import sections
+from reprokit.image.lock.read import fresh_lock, sections
 from reprokit.image.render import render
 from reprokit.recipe.find import target
 from reprokit.supply.lock.file import lock_path, write

@@ -42,7 +42,6 @@ def serve(label: str) -> None:
     from tempfile import TemporaryDirectory
 
     from reprokit.engine import Engine
-    from reprokit.image.context import write_context
     from reprokit.image.lock.read import fresh_lock
     from reprokit.image.lock.supplies import Supplier
     from reprokit.image.render import render
@@ -59,7 +58,7 @@ def serve(label: str) -> None:
     supplier = Supplier(store, Mirrors(store), lambda progress: None, offline=True)
     inputs = supplier.inputs(Engine.connect(), label, rendered, lock, False)
     with Gateway(store, inputs.served, locked(label), inputs.base.archives) as proxy, TemporaryDirectory() as folder:
-        write_context(Path(folder), rendered.dockerfile, rendered.context)
+        rendered.write(Path(folder))
         arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": inputs.base.image_id}
         print(json.dumps({"context": folder, "arguments": arguments}), flush=True)
         sys.stdin.read()

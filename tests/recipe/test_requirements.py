@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.image.blocks import wheel_checksums, wheel_requirements
-from reprokit.image.lock.sections import sections
+from reprokit.image.labels import INPUTS
+from reprokit.image.lock.fit import errors_of, resolved_versions
+from reprokit.image.lock.read import fresh_lock, freshness, needed_lock, sections, stale_image
 from reprokit.image.render import render
-from reprokit.recipe.environment import conda_specs
-from tests.support.rendering import COMMIT, target
+from reprokit.image.request import request_of
+from reprokit.recipe import requirements
+from reprokit.supply.lock.file import lock_path
+from reprokit.supply.lock.file import write as write_lock
+from reprokit.supply.lock.model import Base, Lock, VariantLock
+from reprokit.untrusted.files import Folder
+from reprokit.verify.run import known_differences
+from tests.support.rendering import COMMIT, source, target
 
 PROJECT = """
 [project]
@@ -46,7 +56,7 @@ def test_a_file_and_those_that_it_names_become_one_set(tmp_path: Path):
         base_txt='numpy>=1.20\nnumpy<2\ntomli; python_version < "3.11"\n',
     )
     chosen = of_files(tmp_path, {"file": "lists/dev.txt"}, "six", "numpy==1.26.4")
-    found = wheel_requirements(chosen)
+    found = chosen.requirements
     assert found == ["numpy==1.26.4", 'tomli ; python_version < "3.11"', "pytest>=7", "six"]
     text = render(chosen).dockerfile
     assert "expect numpy 1.26.4" in text and "expect pytest installed" in text and "expect tomli" not in text
@@ -70,7 +80,7 @@ def test_a_project_with_extras_and_groups(tmp_path: Path):
     write(tmp_path, pyproject_toml=PROJECT)
 
     def found(**options: list[str]) -> list[str]:
-        return wheel_requirements(of_files(tmp_path, {"file": "pyproject.toml", **options}))
+        return of_files(tmp_path, {"file": "pyproject.toml", **options}).requirements
 
     assert found() == ["numpy<2,>=1.20"] or found() == ["numpy>=1.20,<2"]
     assert found(extras=["all"])[1:] == ["tqdm", "matplotlib"]
@@ -80,9 +90,7 @@ def test_a_project_with_extras_and_groups(tmp_path: Path):
 def test_requirements_of_git_are_archives_of_the_commit(tmp_path: Path):
     write(tmp_path, base_txt=f"git+https://github.com/team/tool.git@{COMMIT}#egg=tool&subdirectory=py\n")
     chosen = of_files(tmp_path, {"file": "base.txt"})
-    assert wheel_requirements(chosen) == [
-        f"tool @ git+https://github.com/team/tool.git@{COMMIT}#egg=tool&subdirectory=py"
-    ]
+    assert chosen.requirements == [f"tool @ git+https://github.com/team/tool.git@{COMMIT}#egg=tool&subdirectory=py"]
     archive = f"github.com/team/tool/archive/{COMMIT}.tar.gz#subdirectory=py"
     assert f"\"$REPROKIT_ARCHIVES\"'{archive}'" in render(chosen).dockerfile
 
@@ -90,8 +98,8 @@ def test_requirements_of_git_are_archives_of_the_commit(tmp_path: Path):
 def test_checksums_of_the_file_count(tmp_path: Path):
     write(tmp_path, base_txt=f"--require-hashes\nSix==1.16.0 --hash=sha256:{'1' * 64} \\\n  --hash=sha256:{'0' * 64}\n")
     chosen = of_files(tmp_path, {"file": "base.txt"})
-    assert wheel_checksums(chosen) == {"six": ["0" * 64, "1" * 64]}
-    assert wheel_requirements(chosen) == ["six==1.16.0"] or wheel_requirements(chosen) == ["Six==1.16.0"]
+    assert chosen.checksums == {"six": ["0" * 64, "1" * 64]}
+    assert chosen.requirements == ["six==1.16.0"] or chosen.requirements == ["Six==1.16.0"]
 
 
 ATTACKS = {
@@ -128,7 +136,7 @@ def test_a_file_of_a_stranger_reaches_nothing_else(tmp_path: Path, monkeypatch, 
     os.mkfifo(tmp_path / "pipe.txt")
     write(tmp_path, base_txt=f"tqdm\n{text}")
     with pytest.raises(UsageError) as caught:
-        wheel_requirements(of_files(tmp_path, {"file": "base.txt"}))
+        _ = of_files(tmp_path, {"file": "base.txt"}).requirements
     assert why in caught.value.message + str(caught.value.where)
     assert "base.txt:2" in caught.value.where
     assert (
@@ -139,7 +147,7 @@ def test_a_file_of_a_stranger_reaches_nothing_else(tmp_path: Path, monkeypatch, 
 def test_an_index_that_the_recipe_names_too_is_no_surprise(tmp_path: Path):
     write(tmp_path, base_txt="--extra-index-url https://wheels.test/cu113/\nsix\n")
     indexes = ["https://wheels.test/cu113"]
-    assert wheel_requirements(of_files(tmp_path, {"file": "base.txt"}, wheel_indexes=indexes)) == ["six"]
+    assert of_files(tmp_path, {"file": "base.txt"}, wheel_indexes=indexes).requirements == ["six"]
 
 
 PROJECTS = {
@@ -160,26 +168,26 @@ PROJECTS = {
 def test_a_project_that_does_not_say_it_is_refused(tmp_path: Path, text: str, options: dict, why: str):
     write(tmp_path, pyproject_toml=text)
     with pytest.raises(UsageError) as caught:
-        wheel_requirements(of_files(tmp_path, {"file": "pyproject.toml", **options}))
+        _ = of_files(tmp_path, {"file": "pyproject.toml", **options}).requirements
     assert why in caught.value.message and str(tmp_path / "pyproject.toml") in caught.value.where
 
 
 def test_requirements_that_exclude_each_other_are_both_named(tmp_path: Path):
     write(tmp_path, base_txt="numpy<1.20\n")
     with pytest.raises(UsageError, match=r"wheel numpy<1\.20 contradicts numpy==1\.26\.4"):
-        wheel_requirements(of_files(tmp_path, "numpy==1.26.4", {"file": "base.txt"}))
+        _ = of_files(tmp_path, "numpy==1.26.4", {"file": "base.txt"}).requirements
     with pytest.raises(UsageError, match=r"cannot read 'gone\.txt'") as caught:
-        wheel_requirements(of_files(tmp_path, {"file": "gone.txt"}))
+        _ = of_files(tmp_path, {"file": "gone.txt"}).requirements
     assert "beside the recipe" in caught.value.hint
 
 
 def test_pips_part_of_an_environment_is_installed_as_wheels(tmp_path: Path):
     write(tmp_path, list_txt="six\n")
     (tmp_path / "env.yml").write_text("dependencies:\n- python=3.11\n- pip:\n  - -r list.txt\n  - numpy<2\n")
-    assert wheel_requirements(of_files(tmp_path, {"file": "env.yml"})) == ["six", "numpy<2"]
+    assert of_files(tmp_path, {"file": "env.yml"}).requirements == ["six", "numpy<2"]
     (tmp_path / "env.yml").write_text("dependencies:\n- pip:\n  - numpy\n  - -r ../../etc/passwd\n")
     with pytest.raises(UsageError, match="leads out") as caught:
-        wheel_requirements(of_files(tmp_path, {"file": "env.yml"}))
+        _ = of_files(tmp_path, {"file": "env.yml"}).requirements
     assert caught.value.where == f"{tmp_path}/env.yml:4"
 
 
@@ -205,7 +213,7 @@ def of_file(folder: Path, text: str, **more: object):
 
 def test_the_file_is_what_conda_solves(tmp_path: Path):
     chosen = of_file(tmp_path, TEXT)
-    assert conda_specs(chosen) == ["python=3.9", "numpy=1.21.*", "scipy>=1.7,<2", "mkl=2021.4.0=h06a4308_640", "tqdm"]
+    assert chosen.conda == ["python=3.9", "numpy=1.21.*", "scipy>=1.7,<2", "mkl=2021.4.0=h06a4308_640", "tqdm"]
     text = render(chosen).dockerfile
     assert "expect python 3.9 " in text and "expect mkl 2021.4.0 " in text and "expect scipy installed " in text
 
@@ -233,7 +241,7 @@ REFUSED = {
 @pytest.mark.parametrize(("text", "why", "line"), REFUSED.values(), ids=REFUSED)
 def test_what_a_stranger_adds_is_refused(tmp_path: Path, text: str, why: str, line: int):
     with pytest.raises(UsageError) as caught:
-        conda_specs(of_file(tmp_path, text))
+        _ = of_file(tmp_path, text).conda
     assert why in caught.value.message
     assert caught.value.where == str(tmp_path / "environment.yml") + (f":{line}" if line else "")
 
@@ -241,6 +249,67 @@ def test_what_a_stranger_adds_is_refused(tmp_path: Path, text: str, why: str, li
 def test_pips_part_is_never_left_out_in_silence(tmp_path: Path):
     text = TEXT.replace("  - pip\n", "  - pip\n  - pip:\n    - six\n")
     with pytest.raises(UsageError, match="no block installs its `pip:`") as caught:
-        conda_specs(of_file(tmp_path, text))
+        _ = of_file(tmp_path, text).conda
     assert "wheels: [{file: environment.yml}]" in caught.value.hint
-    assert "tqdm" in conda_specs(of_file(tmp_path, text, wheels=[{"file": "environment.yml"}]))
+    assert "tqdm" in of_file(tmp_path, text, wheels=[{"file": "environment.yml"}]).conda
+
+
+FILES = {
+    "base.txt": "-r more.txt\nsix==1.16.0\n",
+    "more.txt": "tqdm\n",
+    "pyproject.toml": PROJECT,
+    "environment.yml": "dependencies:\n- ffmpeg=6.0\n- pip:\n  - packaging\n",
+    "fix.patch": "diff",
+    "blocks/own.j2": "{#\ndoes: x\n#}\n{% block final %}\nRUN true\n{% endblock %}",
+}
+WHEELS = [
+    {"file": "base.txt"},
+    {"file": "more.txt"},
+    {"file": "pyproject.toml"},
+    {"file": "pyproject.toml", "groups": ["test"]},
+    {"file": "environment.yml"},
+]
+
+
+@pytest.mark.slow
+def test_a_command_opens_and_parses_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What `check`, `build`, `lock --check` and `bench` decide about a variant before they use an engine."""
+    opened, parsed = Counter[str](), Counter[str]()
+
+    def counted(names: Counter[str], function: Callable[..., Any], position: int) -> Callable[..., Any]:
+        def counting(*args: Any, **more: Any) -> Any:
+            names[Path(str(args[position])).name] += 1
+            return function(*args, **more)
+
+        return counting
+
+    monkeypatch.setattr(Folder, "read", counted(opened, Folder.read, 1))
+    monkeypatch.setattr(requirements, "parsed_lines", counted(parsed, requirements.parsed_lines, 0))
+    monkeypatch.setattr(requirements, "project_of", counted(parsed, requirements.project_of, 1))
+    monkeypatch.setattr(requirements.yaml, "read", counted(parsed, requirements.yaml.read, 1))
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    sources = [source("a", "/opt/a", patches=["fix.patch"])]
+    blocks = ["python", "conda", "wheels", "git", "own"]
+    chosen = of_files(tmp_path, *WHEELS, conda=[{"file": "environment.yml"}], sources=sources, blocks=blocks)
+    opened.clear()
+    parsed.clear()
+    errors_of(chosen, True)
+    rendered = render(chosen)
+    lock = VariantLock(
+        reprokit="1", inputs=sections(chosen, rendered, "x86_64"), python="3.11", glibc="2.36", machine="x86_64",
+        base=Base(reference="debian:12", digest=f"sha256:{'0' * 64}"),
+    )  # fmt: skip
+    write_lock(lock_path(chosen.path), Lock(recipe="paper", variants={"v": lock}))
+    assert not resolved_versions(chosen) and needed_lock(chosen) == fresh_lock(chosen, rendered) == lock
+    assert freshness(chosen, {INPUTS: rendered.locked_hash(lock)}) == "current"
+    assert stale_image(chosen, {}).remedy == "`reprokit build paper:v` renews it"
+    assert request_of(chosen, rendered, "x86_64").wheels and known_differences(chosen) == {}
+    assert {Path(name).name for name in chosen.side_files} == {Path(name).name for name in FILES}
+    assert {Path(name).name: opened[Path(name).name] for name in FILES} == dict.fromkeys(
+        map(os.path.basename, FILES), 1
+    )
+    lines = (FILES["base.txt"], FILES["more.txt"], "packaging")
+    files = ("environment.yml", "pyproject.toml", "own.j2")
+    assert [parsed[Path(name).name] for name in (*lines, *files)] == [1] * 6

@@ -30,7 +30,7 @@ from reprokit.image.lock.resolve import lock_variant, update_of
 from reprokit.importing.tree import FolderTree
 from reprokit.nodes import workspace_copy
 from reprokit.oci.model import Image
-from reprokit.recipe.find import target, where_in
+from reprokit.recipe.find import Target, target
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Lock
@@ -111,7 +111,7 @@ def test_what_replaces_a_file_that_was_read_is_not_waited_for(recipe: Path, name
     write(lock_path(recipe), Lock(recipe="paper", variants={}))
     paper, lock = target("paper"), lock_file.read(lock_path(recipe))
     image, labels = Image("paper:cpu", b"{}", ()), {f"{LABEL}.recipe": "paper", f"{LABEL}.variant": "cpu"}
-    assert where_in(paper, ("base",)) == f"{recipe}:3"
+    assert paper.where(("base",)) == f"{recipe}:3"
     assert describe(image, labels).recipe_text == inputs._texts(recipe, lock).recipe == RECIPE
     plant("pipe", recipe.parent / name)
     with pytest.raises(UsageError, match="this is not a regular file"):
@@ -119,7 +119,7 @@ def test_what_replaces_a_file_that_was_read_is_not_waited_for(recipe: Path, name
     if name == "paper.lock.yaml":
         assert describe(image, labels).lock_text == ""
         return
-    assert where_in(paper, ("base",)) == str(recipe)
+    assert Target(paper.recipe, paper.variant_name, recipe).where(("base",)) == str(recipe)
     with pytest.raises(UsageError, match="this is not a regular file"):
         describe(image, labels)
 

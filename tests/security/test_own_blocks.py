@@ -269,7 +269,7 @@ def test_a_patch_is_a_file_beside_the_recipe(tmp_path):
     (inside / "link.patch").unlink()
     (inside / "link.patch").write_text("p")
     chosen = target(inside, sources=[source("a", "/a", patches=["link.patch"])], blocks=["git"])
-    assert render(chosen).context == (("patches/link.patch", b"p"),)
+    assert render(chosen).context == {"patches/link.patch": b"p"}
 
 
 def test_a_build_argument_replaces_none_of_reprokits(tmp_path):

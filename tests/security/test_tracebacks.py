@@ -13,8 +13,7 @@ import typer
 
 from reprokit.cli import app
 from reprokit.errors import ReprokitError, SourceError, UsageError
-from reprokit.image.blocks import wheel_requirements
-from reprokit.image.platform import platform_of
+from reprokit.image.request import request_of
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
 from reprokit.supply.fetch.http import Client
@@ -78,8 +77,7 @@ def test_a_pin_that_is_no_version(tmp_path, pin: str):
     ):
         with pytest.raises(UsageError):
             target = rendering.target(tmp_path, pins=pins, blocks=blocks, wheels=["a==1"])
-            wheel_requirements(target)
-            platform_of(target, "x86_64")
+            request_of(target, None, "x86_64")
 
 
 def test_a_platform_that_a_lock_invents():
@@ -99,7 +97,7 @@ def test_a_cuda_pin_that_conda_cannot_read(tmp_path):
     for cuda, words in (("2.0~/x", "conda cannot read"), ("11.8", "no set of conda packages")):
         variant = Variant(base="debian:12", conda=["a==1"], conda_channels=["c"], pins={"cuda": cuda})
         with pytest.raises(UsageError, match=words):
-            lock_conda(variant, Platform("3.11"), channels)  # type: ignore[arg-type]
+            lock_conda(variant.conda, variant.conda_channels, variant.pins.get("cuda", ""), Platform("3.11"), channels)  # type: ignore[arg-type]
 
 
 WHEEL = LockedInput("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "file": "x-1.whl"}, ())

@@ -8,7 +8,7 @@ from pathlib import Path
 from reprokit.display import reporting
 from reprokit.engine import Engine
 from reprokit.image.lock.beside import followed, remember
-from reprokit.image.lock.sections import sections
+from reprokit.image.lock.read import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_file

@@ -19,8 +19,7 @@ from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.base.resolve import on_engine, published_digest
-from reprokit.image.lock.read import variant_lock
-from reprokit.image.lock.sections import stale
+from reprokit.image.lock.read import stale, variant_lock
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_file

@@ -14,11 +14,9 @@ from reprokit.compat.version import begins, parts
 from reprokit.display import notify
 from reprokit.errors import WorkFailed
 from reprokit.host.fit import in_words
-from reprokit.image.lock.read import variant_lock
-from reprokit.image.lock.sections import stale
+from reprokit.image.lock.read import stale, variant_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.pin_names import NOT_ON_PYPI, PACKAGES
-from reprokit.recipe.requirements import required
 from reprokit.supply.kinds.wheels.within_facts import installed
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import AptPackage, VariantLock
@@ -45,7 +43,7 @@ def resolved_versions(target: Target) -> dict[str, ResolvedVersion]:
 
 def _resolved(target: Target, lock: VariantLock | None, without: Collection[str] = ()) -> dict[str, ResolvedVersion]:
     """The versions that no pin states, without those of stale sections of the lock; apt's depend on the base."""
-    stated = stated_wheels(each.text for each in required(target))
+    stated = stated_wheels(each.text for each in target.wheels)
     if lock is None:
         return stated
     origin = f"{_LOCKED}{lock_path(target.path)}"

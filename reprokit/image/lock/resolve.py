@@ -14,12 +14,10 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.image.base.resolve import lock_base, locked_base
 from reprokit.image.lock.beside import followed, is_own, remember
-from reprokit.image.lock.read import still_locked
-from reprokit.image.lock.sections import SECTIONS, sections, stale
+from reprokit.image.lock.read import SECTIONS, sections, stale, still_locked
 from reprokit.image.lock.supplies import Supplier
-from reprokit.image.platform import MACHINES
 from reprokit.image.render import render
-from reprokit.image.request import request_of
+from reprokit.image.request import MACHINES, request_of
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest

@@ -29,13 +29,13 @@ _AT_ONCE = 8
 
 class Files(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
-        return [[file.name, file.urls, file.sha256] for file in request.variant.files]
+        return [[file.name, file.urls, file.sha256] for file in request.target.variant.files]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {file.name for file in variant.files}
 
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
-        files = (lock_file(file, tools.mirrors) for file in request.variant.files)
+        files = (lock_file(file, tools.mirrors) for file in request.target.variant.files)
         return {"files": tuple(files)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:

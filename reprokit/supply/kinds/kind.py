@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import SplitResult
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
-from reprokit.recipe.model import Variant
+from reprokit.recipe.uses import project_name
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, key_of
 
@@ -20,6 +16,8 @@ if TYPE_CHECKING:
     from packageurl import PackageURL
 
     from reprokit.engine import Engine
+    from reprokit.recipe.find import Target
+    from reprokit.recipe.model import Variant
     from reprokit.supply.gateway import Handler
     from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
     from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
@@ -29,27 +27,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InputRequest:
-    """What a variant requires: its recipe, and what the recipe's blocks add.
+    """What a variant requires, for an image of the `machine`, such as `x86_64`.
 
-    `alone` are the requirements that a block installs by itself, by block, and `bounds` what limits the dependencies of
-    each. `platform` is None if the variant needs
-    no Python packages. `machine` is the image's, such as `x86_64`. Entries of `old` stay in a new lock if they fit,
-    except for those named in `freed`. With `as_of` (ISO 8601), kinds whose sources give upload times resolve to what
-    there was then. `checksums` are the sha256 that requirements files allow, by project. `refs` are the locked commits
-    of tags and branches by address and name. `followed` are sets of apt packages of another lock.
+    `installs` are the apt installs of its blocks. `platform` is None if the variant needs no Python packages. Entries
+    of `old` stay in a new lock if they fit, except for those named in `freed`. With `as_of` (ISO 8601), kinds whose
+    sources give upload times resolve to what there was then. `refs` are the locked commits of tags and branches by
+    address and name. `followed` are sets of apt packages of another lock.
     """
 
-    variant: Variant
+    target: Target
     machine: str
-    requirements: Sequence[str] = ()
-    alone: Mapping[str, str] = field(default_factory=dict)
     installs: Sequence[AptInstall] = ()
     platform: Platform | None = None
     old: VariantLock | None = None
     freed: Collection[str] = ()
     as_of: str = ""
-    checksums: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    bounds: Mapping[str, Sequence[str]] = field(default_factory=dict)
     refs: Mapping[tuple[str, str], str] = field(default_factory=dict)
     followed: FollowedSets | None = None
 
@@ -60,17 +52,19 @@ class InputRequest:
 
         if self.platform is None:
             return {}
-        variant = self.variant
-        rest = (variant.wheel_indexes, AsOf(self.as_of))
-        found = {}
-        for block, text in self.alone.items():
-            # What it needs may have other versions than in the set of all; requirements files are not about those.
-            own = canonicalize_name(Requirement(text).name)
-            checksums = {name: allowed for name, allowed in self.checksums.items() if name == own}
-            bounds = self.bounds.get(block, ())
-            found[block] = WheelRequest([text], self.platform, (), *rest, checksums, constraints=bounds)
-        everything = WheelRequest(self.requirements, self.platform, variant.sdists, *rest, self.checksums, self.refs)
-        return found | {"wheels": everything}
+        variant, checksums = self.target.variant, self.target.checksums
+        source = (variant.wheel_indexes, AsOf(self.as_of))
+        requests = {}
+        for use in self.target.uses:
+            if use.spec.alone:
+                # What it needs may have other versions than in the set of all; requirements files are not about those.
+                own = project_name(use.wheel)
+                allowed = {own: checksums[own]} if own in checksums else {}
+                requests[use.spec.name] = WheelRequest(
+                    [use.wheel], self.platform, (), *source, allowed, constraints=use.bounds
+                )
+        every = WheelRequest(self.target.requirements, self.platform, variant.sdists, *source, checksums, self.refs)
+        return requests | {"wheels": every}
 
 
 class PreparedBase(Protocol):
@@ -218,12 +212,6 @@ class DataArchive(Protocol):
     def find(self, record: str, name: str, mirrors: Mirrors) -> RecordFile:
         """The file `name` of a record. Raises SourceError."""
         ...
-
-
-def argument(kind: str, block: str) -> str:
-    """The build argument with the address of a block's set: `REPROKIT_APT_CUDA`, `REPROKIT_FILES` for block `files`."""
-    own = "" if block == kind else re.sub("[^A-Z0-9]", "_", f"_{block.upper()}")
-    return f"REPROKIT_{kind.upper()}{own}"
 
 
 def content_key(entries: Iterable[Any], name: str = "name") -> str:

@@ -14,8 +14,7 @@ from reprokit.engine import LABEL
 from reprokit.errors import UsageError, WorkFailed
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.image.lock.fit import errors_of, resolved_versions
-from reprokit.image.lock.read import fresh_lock, freshness, needed_lock, recipe_lock, stale_image
-from reprokit.image.lock.sections import sections, stale
+from reprokit.image.lock.read import fresh_lock, freshness, needed_lock, recipe_lock, sections, stale, stale_image
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.supply.lock.file import lock_path, write
@@ -194,7 +193,7 @@ def test_a_file_that_is_missing_makes_it_unknown(tmp_path, file, content, fields
     assert stale_image(target, built) is None
     (tmp_path / file).unlink()
     for labels in (built, without):
-        reason = stale_image(target, labels)
+        reason = stale_image(target_of(tmp_path, **fields), labels)
         assert reason.unknown and reason.line.startswith("it is unknown whether the image of paper:v is stale")
         lock_path(target.path).unlink(missing_ok=True)
 

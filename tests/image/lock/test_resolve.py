@@ -16,8 +16,8 @@ import pytest
 from reprokit.image.inputs import resolve_inputs
 from reprokit.image.lock import resolve
 from reprokit.image.lock.beside import locked_apart
+from reprokit.image.lock.read import stale
 from reprokit.image.lock.resolve import lock_variant, update_of
-from reprokit.image.lock.sections import stale
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds import kind_of

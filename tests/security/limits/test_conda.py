@@ -141,7 +141,9 @@ class Channel:
             packed = zstandard.ZstdCompressor().compress(served)
             self._server.url(f"/main/{subdir}/repodata.json.zst", whole(packed))
         variant = Variant(base="debian:12", conda=["tool"], conda_channels=["main"])
-        return lock_conda(variant, Platform("3.11", glibc="2.31"), self)  # type: ignore[arg-type]
+        return lock_conda(
+            variant.conda, variant.conda_channels, variant.pins.get("cuda", ""), Platform("3.11", glibc="2.31"), self
+        )  # type: ignore[arg-type]
 
 
 @pytest.fixture

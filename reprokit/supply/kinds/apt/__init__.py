@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Apt(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
         installs = [[list(i.packages), list(i.before), list(i.components)] for i in request.installs]
-        return [request.variant.base, request.machine, installs]
+        return [request.target.variant.base, request.machine, installs]
 
     def asking(self, request: InputRequest) -> list[str]:
         return [install.block for install in request.installs]

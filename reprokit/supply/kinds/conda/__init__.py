@@ -26,12 +26,12 @@ _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
 
 class Conda(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
-        variant, platform = request.variant, request.platform
-        if not variant.conda:
+        target, platform = request.target, request.platform
+        if not target.conda:
             return []
         # glibc and CUDA are the virtual packages `__glibc` and `__cuda` of the solver.
-        virtual = [platform.glibc if platform else "", variant.pins.get("cuda", "")]
-        return [variant.conda, variant.conda_channels, request.machine, *virtual]
+        virtual = [platform.glibc if platform else "", target.variant.pins.get("cuda", "")]
+        return [target.conda, target.variant.conda_channels, request.machine, *virtual]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {re.split("[=<>!~]", spec, maxsplit=1)[0] for spec in variant.conda if isinstance(spec, str)}
@@ -39,9 +39,11 @@ class Conda(Kind):
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.conda.solve import lock_conda
 
-        if not request.variant.conda or request.platform is None:
+        target = request.target
+        if not target.conda or request.platform is None:
             return {}
-        return {"conda": lock_conda(request.variant, request.platform, tools.mirrors)}
+        channels, cuda = target.variant.conda_channels, target.variant.pins.get("cuda", "")
+        return {"conda": lock_conda(target.conda, channels, cuda, request.platform, tools.mirrors)}
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         channels = channel_urls(mirrors.configuration.of("conda"), locked.fields["channel"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,6 @@ from reprokit.display import notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.host.command import Flood, exchanged, own_module
 from reprokit.installation import extra_command
-from reprokit.recipe.model import Variant
 from reprokit.redact import redact
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.lock.model import CondaPackage
@@ -31,10 +31,12 @@ _SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 _ANSWER = TypeAdapter(dict[str, str | list[dict[str, Any]]])
 
 
-def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors) -> tuple[CondaPackage, ...]:
-    """The packages that meet the variant's specs together, with their dependencies, by name.
+def lock_conda(
+    specs: Sequence[str], channels: Sequence[str], cuda: str, platform: Platform, mirrors: Mirrors
+) -> tuple[CondaPackage, ...]:
+    """The packages that meet all specs together, with their dependencies, by name.
 
-    A package comes from the first channel that has it. The pin `cuda`, if any, is the version of `__cuda`. Raises
+    A package comes from the first channel that has it. `cuda` is the version of `__cuda`, "" for none. Raises
     UsageError without the solver, if specs contradict each other, or if the solver reaches a limit; SourceError
     if no address serves a channel or a package has no checksum.
     """
@@ -44,14 +46,14 @@ def lock_conda(variant: Variant, platform: Platform, mirrors: Mirrors) -> tuple[
     if find_spec("rattler") is None:
         hint = f"install it: `{extra_command('conda')}`"
         raise UsageError("conda packages need the solver of the extra `conda`", hint=hint)
-    notify(f"conda: solving {len(variant.conda)} specs for {subdir}, glibc {platform.glibc}")
+    notify(f"conda: solving {len(specs)} specs for {subdir}, glibc {platform.glibc}")
     answer = _answer(
         {
-            "specs": [str(spec) for spec in variant.conda],
-            "channels": {name: mirrors.channels(name) for name in variant.conda_channels},
+            "specs": list(specs),
+            "channels": {name: mirrors.channels(name) for name in channels},
             "subdir": subdir,
             "glibc": platform.glibc,
-            "cuda": variant.pins.get("cuda", ""),
+            "cuda": cuda,
         }
     )
     if "where" in answer:

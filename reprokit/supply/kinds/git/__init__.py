@@ -20,8 +20,8 @@ _GITHUB = re.compile(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?")
 
 class Git(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
-        sources = [[source.git, source.commit, source.submodules] for source in request.variant.sources]
-        projects = filter(None, map(git_requirement, request.requirements))
+        sources = [[source.git, source.commit, source.submodules] for source in request.target.variant.sources]
+        projects = filter(None, map(git_requirement, request.target.requirements))
         return [*sources, *([project.git, project.ref] for project in projects)]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
@@ -30,8 +30,8 @@ class Git(Kind):
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.git.resolve import lock_commits
 
-        sources, requirements = request.variant.sources, request.requirements
-        return {"git": lock_commits(sources, requirements, request.refs, tools.mirrors)}
+        target = request.target
+        return {"git": lock_commits(target.variant.sources, target.requirements, request.refs, tools.mirrors)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.git.resolve import moved_git
@@ -41,7 +41,7 @@ class Git(Kind):
             for entry in lock.git
             if entry.ref
         ]
-        return moved_git([*request.variant.sources, *projects], lock.git, tools.mirrors)
+        return moved_git([*request.target.variant.sources, *projects], lock.git, tools.mirrors)
 
     def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
         from packageurl import PackageURL

@@ -7,9 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
+from reprokit.recipe.uses import project_name
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools
 from reprokit.supply.locked_input import LockedInput
 
@@ -20,16 +18,16 @@ if TYPE_CHECKING:
 
 class Wheels(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
-        variant, platform = request.variant, request.platform
-        if platform is None or not (request.requirements or variant.sdists):
+        target, platform = request.target, request.platform
+        if platform is None or not (target.requirements or target.variant.sdists):
             return []
-        sdists = [sdist.model_dump() for sdist in variant.sdists]
+        sdists = [sdist.model_dump() for sdist in target.variant.sdists]
         where = [platform.python, platform.glibc, platform.machine]
-        checksums = [dict(request.checksums)] if request.checksums else []
-        return [list(request.requirements), sdists, variant.wheel_indexes, where, *checksums]
+        checksums = [target.checksums] if target.checksums else []
+        return [target.requirements, sdists, target.variant.wheel_indexes, where, *checksums]
 
     def asking(self, request: InputRequest) -> list[str]:
-        return [*request.alone]
+        return [use.spec.name for use in request.target.uses if use.spec.alone]
 
     def singles(self, lock: VariantLock | None) -> Collection[str]:
         return {wheel.name for wheel in lock.wheels} if lock else ()
@@ -39,14 +37,14 @@ class Wheels(Kind):
         from reprokit.supply.kinds.wheels.within_facts import wheels_within_facts
 
         old = request.old.wheels if request.old else ()
-        pinned = {canonicalize_name(Requirement(text).name) for text in request.requirements}
+        pinned = set(map(project_name, request.target.requirements))
         found: dict[str, tuple[Distribution, ...]] = {}
         for block, required in request.wheels.items():
             # The recipe's own pins are no part of what a block installs alone; an earlier lock does not separate them.
             earlier = [w for w in old if not w.blocks and (block == self.name or w.name not in pinned)]
             keep = [*chain(*found.values()), *earlier, *(w for w in old if block in w.blocks)]
             resolve = partial(lock_wheels, mirrors=tools.mirrors, keep=keep, update=request.freed)
-            found[block] = wheels_within_facts(request.variant, required, resolve)
+            found[block] = wheels_within_facts(request.target.variant, required, resolve)
         return {"wheels": merged(found)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:

@@ -17,7 +17,6 @@ from packaging.version import InvalidVersion, Version
 
 from reprokit.display import notify
 from reprokit.errors import SourceError, UsageError
-from reprokit.recipe.beside import MOST
 from reprokit.recipe.fields import GitRequirement, git_requirement
 from reprokit.recipe.requirements import project_of
 from reprokit.supply.kinds.git.command import GitFailed, git
@@ -30,6 +29,8 @@ from reprokit.supply.locked_input import Commit
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
+
+_MOST = 1 << 20  # bytes of a project's file
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ def _file(commit: Commit, path: str, mirrors: Mirrors) -> str:
     folder, name = folder_of(commit, mirrors.store), f"{commit.commit}:{path}"
     try:
         size = int(git("cat-file", "-s", name, folder=folder))
-        if size > MOST:
-            raise SourceError(f"{path} has more than {MOST} bytes", commit.url)
+        if size > _MOST:
+            raise SourceError(f"{path} has more than {_MOST} bytes", commit.url)
         return git("cat-file", "blob", name, folder=folder)
     except GitFailed:
         return ""

@@ -36,7 +36,7 @@ def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def lock(places: Places, *specs: str, channels: tuple[str, ...] = ("main",), **pins: str) -> list[CondaPackage]:
     variant = Variant(base="debian:12", conda=list(specs), conda_channels=list(channels), pins=pins)
-    return list(lock_conda(variant, PLATFORM, places))
+    return list(lock_conda(variant.conda, variant.conda_channels, variant.pins.get("cuda", ""), PLATFORM, places))
 
 
 @pytest.mark.slow

@@ -5,6 +5,8 @@ from __future__ import annotations
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -177,8 +179,14 @@ def tools(index: Path, store: Store) -> Tools:
 def locked(
     tools: Tools, *own: str, old: VariantLock | None = None, checksums: Mapping[str, Sequence[str]] = {}
 ) -> tuple[Distribution, ...]:
-    variant, pins = Variant(base="debian:12"), {"torch": "torch==2.0"}
-    request = InputRequest(variant, "x86_64", ["torch==2.0", *own], pins, (), PYTHON_311, old, checksums=checksums)
+    spec = SimpleNamespace(name="torch", alone=True)
+    target: Any = SimpleNamespace(
+        variant=Variant(base="debian:12"),
+        uses=[SimpleNamespace(spec=spec, wheel="torch==2.0", bounds=[])],
+        requirements=["torch==2.0", *own],
+        checksums=checksums,
+    )
+    request = InputRequest(target, "x86_64", (), PYTHON_311, old)
     return KIND.resolve(request, tools)["wheels"]
 
 
