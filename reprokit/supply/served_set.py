@@ -31,7 +31,7 @@ class ServedSet:
     def of(self, kind: str, block: str = "") -> Sequence[Any]:
         """The inputs of a kind, or those that a block takes in."""
         entries = self.entries.get(kind, ())
-        return [e for e in entries if block in (getattr(e, "blocks", ()) or (block,))] if block else entries
+        return [e for e in entries if block in getattr(e, "blocks", (block,))] if block else entries
 
     def arguments(self) -> dict[str, str]:
         """Build arguments with the addresses of the inputs.

@@ -49,7 +49,7 @@ class Folder:
         )  # fmt: skip
         if own:
             remember(lock, self.store)
-        hashes = sections(target, render(target), lock.machine, lock.by_block)
+        hashes = sections(target, render(target), lock.machine)
         write(lock_path(path), Lock(recipe=name, variants={"v": lock.model_copy(update={"inputs": hashes})}))
         return target
 

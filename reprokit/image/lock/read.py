@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Literal, NamedTuple
 
 from reprokit.errors import UsageError, WorkFailed
@@ -16,7 +16,6 @@ from reprokit.supply.lock.model import KINDS, Lock, PlainFile, RecordFile, Varia
 from reprokit.supply.store import key_of
 
 SECTIONS = ("base", *KINDS)
-_EMPTY = key_of([])
 
 Freshness = Literal["current", "drifted", "other inputs", "no lock", "stale lock"]
 
@@ -32,22 +31,17 @@ def variant_lock(target: Target) -> VariantLock | None:
     return recipe_lock(target).variants.get(target.variant_name)
 
 
-def sections(target: Target, rendered: Rendered | None, machine: str, by_block: Collection[str] = ()) -> dict[str, str]:
-    """The hashes of a variant as its recipe and blocks are now; kinds in `by_block` are split into sets of blocks."""
+def sections(target: Target, rendered: Rendered | None, machine: str) -> dict[str, str]:
+    """A hash of what each section of a lock is resolved from, to find a stale lock without engine or network."""
     request = request_of(target, rendered, machine)
-    asked = {kind.name: kind.asked(request) for kind in kinds()}
-    asked |= {kind.name: [asked[kind.name], kind.asking(request)] for kind in kinds() if kind.name in by_block}
-    inputs = {"base": [target.variant.base, request.machine], **asked}
+    inputs = {"base": [target.variant.base, machine], **{kind.name: kind.asked(request) for kind in kinds()}}
     return {name: key_of(value) for name, value in inputs.items()}
 
 
 def stale(target: Target, rendered: Rendered | None, lock: VariantLock) -> list[str]:
-    """The sections of a lock that no longer match the recipe. A lock written before a kind existed has none of it.
-
-    Without `rendered`, this says nothing of apt.
-    """
-    now = sections(target, rendered, lock.machine, lock.by_block)
-    return [name for name in SECTIONS if now.get(name, _EMPTY) != lock.inputs.get(name, _EMPTY)]
+    """The sections of a lock that no longer match the recipe. Without `rendered`, this says nothing of apt."""
+    now = sections(target, rendered, lock.machine)
+    return [name for name in SECTIONS if now[name] != lock.inputs.get(name)]
 
 
 def fresh_lock(target: Target, rendered: Rendered) -> VariantLock | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,12 +25,9 @@ from reprokit.supply.kinds import kinds, source
 from reprokit.supply.kinds.apt.install import FollowedSets
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.kind import Tools
-from reprokit.supply.lock.model import GitCommit, PlainFile, RecordFile, VariantLock
+from reprokit.supply.lock.model import PlainFile, RecordFile, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-
-# Pins that are apt packages: with `--update` they mean that section.
-_OF_APT = ("gcc", "clang", "cmake", "llvm", "python", "cuda")
 
 
 @dataclass(frozen=True)
@@ -56,8 +53,8 @@ def update_of(names: Sequence[str], target: Target, lock: VariantLock | None) ->
             singles.add(canonicalize_name(name))
         elif section := next((section for section, known in members.items() if name in known), None):
             freed.add(section)
-        elif name in _OF_APT and name in target.variant.pins:
-            freed.add("apt")
+        elif of_pin := next((kind.name for kind in kinds() if name in kind.pins and name in target.variant.pins), ""):
+            freed.add(of_pin)
         elif name in ("distro", "base"):
             freed.add("base")
         else:
@@ -93,27 +90,22 @@ def lock_variant(
         installs = () if "apt" in update.sections else rendered.installs
         beside, sets = followed(engine, target, installs, kept, mirrors)
     base = kept or beside or lock_base(engine, target.variant.base, store)
-    # apt runs in the base, whose own packages decide which apt packages fit.
-    redo |= {"apt"} if "base" in redo else set()
+    # The base's own packages decide which apt packages fit.
+    redo |= {kind.name for kind in kinds() if kind.in_base} if "base" in redo else set()
     Supplier(store, mirrors).files(base.locked_inputs())
     here = locked_base(engine, base, store)
     machine = MACHINES.get(here.architecture, here.architecture)
     request = replace(request_of(target, rendered, machine), followed=sets)
     tools = Tools(mirrors, engine, lambda: here)
-    found: dict[str, Any] = {}
-    refs = refs_of(old.git) if old else {}
-    # Wheels come from the same commits of tags and branches as git's section, which is resolved first.
-    for kind in sorted(kinds(), key=lambda kind: kind.name != "git"):
+    resolved: dict[str, Any] = {}
+    for kind in sorted(kinds(), key=lambda kind: not kind.first):
         freed = update.singles & set(kind.singles(old))
-        if old and kind.name not in redo and not freed:
-            found |= kind.kept(old)
+        if old and kind.name not in redo and not freed and not kind.follows(old, resolved):
+            resolved |= kind.kept(old)
         else:
             keep = None if kind.name in update.sections else old
-            known = {} if kind.name == "git" and keep is None else refs
-            found |= kind.resolve(replace(request, old=keep, freed=freed, as_of=as_of, refs=known), tools)
-        if kind.name == "git":
-            redo |= {"wheels"} if refs_of(found["git"]) != refs else set()
-            refs = refs_of(found["git"])
+            asked = replace(request, old=keep, freed=freed, as_of=as_of, sections=resolved)
+            resolved |= kind.resolve(asked, tools)
     platform = request.platform
     lock = VariantLock.model_validate(
         {
@@ -123,17 +115,12 @@ def lock_variant(
             "glibc": platform.glibc if platform else "",
             "machine": machine,
             "base": base,
-            **found,
+            **resolved,
         }
     )
     if {"base", "apt"} <= redo or (old and is_own(old, store)):
         remember(lock, store)
-    return lock.model_copy(update={"inputs": sections(target, rendered, machine, lock.by_block)})
-
-
-def refs_of(commits: Iterable[GitCommit]) -> dict[tuple[str, str], str]:
-    """The locked commits of tags and branches by address and name."""
-    return {(entry.url, entry.ref): entry.commit for entry in commits if entry.ref}
+    return lock.model_copy(update={"inputs": sections(target, rendered, machine)})
 
 
 def data_of(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
     from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
     from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
-    from reprokit.supply.lock.model import RecordFile, VariantLock
+    from reprokit.supply.lock.model import GitCommit, RecordFile, VariantLock
     from reprokit.supply.mirrors.places import Mirrors
 
 
@@ -31,8 +31,8 @@ class InputRequest:
 
     `installs` are the apt installs of its blocks. `platform` is None if the variant needs no Python packages. Entries
     of `old` stay in a new lock if they fit, except for those named in `freed`. With `as_of` (ISO 8601), kinds whose
-    sources give upload times resolve to what there was then. `refs` are the locked commits of tags and branches by
-    address and name. `followed` are sets of apt packages of another lock.
+    sources give upload times resolve to what there was then. `sections` are those of the new lock that were resolved
+    before. `followed` are sets of apt packages of another lock.
     """
 
     target: Target
@@ -42,7 +42,7 @@ class InputRequest:
     old: VariantLock | None = None
     freed: Collection[str] = ()
     as_of: str = ""
-    refs: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    sections: Mapping[str, Any] = field(default_factory=dict)
     followed: FollowedSets | None = None
 
     @property
@@ -63,7 +63,8 @@ class InputRequest:
                 requests[use.spec.name] = WheelRequest(
                     [use.wheel], self.platform, (), *source, allowed, constraints=use.bounds
                 )
-        every = WheelRequest(self.target.requirements, self.platform, variant.sdists, *source, checksums, self.refs)
+        refs = refs_of(self.sections.get("git", ()))
+        every = WheelRequest(self.target.requirements, self.platform, variant.sdists, *source, checksums, refs)
         return requests | {"wheels": every}
 
 
@@ -150,20 +151,20 @@ class Kind:
     """One kind of input, to be subclassed; methods that make no sense for a kind keep these defaults.
 
     `name` is its section of the lock, `counted` what users call its entries. `always` is true if the gateway serves
-    it in builds without a lock too.
+    it in builds without a lock too. `pins` are those that its packages meet. If `in_base`, it is resolved in the base
+    image. If `first`, it is resolved before the others, which can depend on its section.
     """
 
     name: str
     counted: str
-    always: bool = field(default=False)
+    always: bool = False
+    pins: tuple[str, ...] = ()
+    in_base: bool = False
+    first: bool = False
 
     def asked(self, request: InputRequest) -> list[Any]:
         """Plain data that the section is resolved from: the section is stale when it changes."""
         raise NotImplementedError
-
-    def asking(self, request: InputRequest) -> list[str]:
-        """Blocks with their own part of this section. If this list changes, the section is stale."""
-        return []
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         """Names for `--update` that stand for the whole section."""
@@ -176,6 +177,10 @@ class Kind:
     def kept(self, lock: VariantLock) -> Mapping[str, Any]:
         """The fields of a lock that are this kind's, as they are."""
         return {self.name: getattr(lock, self.name)}
+
+    def follows(self, old: VariantLock, sections: Mapping[str, Any]) -> bool:
+        """Whether the section changes with the `sections` that were resolved before it."""
+        return False
 
     def singles(self, lock: VariantLock | None) -> Collection[str]:
         """Entries that `--update` can free alone."""
@@ -212,6 +217,11 @@ class DataArchive(Protocol):
     def find(self, record: str, name: str, mirrors: Mirrors) -> RecordFile:
         """The file `name` of a record. Raises SourceError."""
         ...
+
+
+def refs_of(commits: Iterable[GitCommit]) -> dict[tuple[str, str], str]:
+    """The locked commits of tags and branches by address and name."""
+    return {(entry.url, entry.ref): entry.commit for entry in commits if entry.ref}
 
 
 def content_key(entries: Iterable[Any], name: str = "name") -> str:

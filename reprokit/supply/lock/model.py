@@ -8,9 +8,7 @@ from typing import Annotated, Any, Literal, get_origin
 from pydantic import (
     ConfigDict,
     Field,
-    SerializerFunctionWrapHandler,
     StringConstraints,
-    model_serializer,
     model_validator,
 )
 
@@ -37,12 +35,8 @@ class Model(FrozenModel):
 
 
 class Sized(Model):
-    """A file of the store: `size` in bytes.
+    """A file of the store: `size` in bytes."""
 
-    `blocks` are those that take it in; without any, every block of its kind does (earlier locks).
-    """
-
-    blocks: tuple[f.Name, ...] = ()
     sha256: Sha256
     size: _Size
 
@@ -51,7 +45,13 @@ class Sized(Model):
         raise NotImplementedError
 
 
-class AptPackage(Sized):
+class Installed(Sized):
+    """A file that these `blocks` install."""
+
+    blocks: tuple[f.Name, ...] = ()
+
+
+class AptPackage(Installed):
     """One binary package. `path` is its place in `archive`: `pool/main/c/curl/curl_7.88.1-10_amd64.deb` in `debian`.
 
     Packages of archives without a name in `reprokit.config.archives` have a `url`.
@@ -103,18 +103,7 @@ class Base(Model):
         return [package.locked_input(made.as_of) for package in made.packages] if made else []
 
 
-class Later(Model):
-    """A model with fields that earlier locks lack. Those with their default are no part of a lock's hash."""
-
-    @model_serializer(mode="wrap")
-    def _without_later(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {name: value for name, value in dump(self).items() if name not in _LATER or value}
-
-
-_LATER = ("build_only", "ref")
-
-
-class Distribution(Later, Sized):
+class Distribution(Installed):
     """One wheel, or one sdist, as `file` shows. `name` is canonical (PEP 503).
 
     `build_only` files are for building sdists, and are not installed.
@@ -130,7 +119,7 @@ class Distribution(Later, Sized):
         return LockedInput("wheels", self.file, self.sha256, self.size, fields)
 
 
-class GitCommit(Later):
+class GitCommit(Model):
     """A commit that a build takes in, of a source, a requirement or a submodule at any depth, and its tree.
 
     `ref` is the tag or branch of a requirement that pointed to the commit at lock time.
@@ -209,17 +198,9 @@ class VariantLock(Model):
     @property
     def hash(self) -> str:
         """A name for all inputs of the image by content, independent of the version of reprokit that resolved them."""
-        unsplit = {"__all__": {"blocks"}}
-        base = {"bootstrap": {"as_of": True, "packages": unsplit}}
-        other = {"reprokit": True, "inputs": True, "apt_as_of": True, "base": base}
-        # Locks of earlier versions keep their name.
-        other |= {kind: unsplit for kind in KINDS if kind not in self.by_block}
-        return key_of(self.model_dump(mode="json", exclude=other))  # type: ignore[arg-type]  # IncEx is recursive
-
-    @property
-    def by_block(self) -> list[str]:
-        """The kinds whose entries are split into one set for each block."""
-        return [kind for kind in KINDS if any(getattr(entry, "blocks", ()) for entry in getattr(self, kind))]
+        dates = {"apt_as_of": True, "base": {"bootstrap": {"as_of"}}}
+        exclude: Any = {"reprokit": True, "inputs": True, **dates}
+        return key_of(self.model_dump(mode="json", exclude_defaults=True, exclude=exclude))
 
     def locked_inputs(self) -> list[LockedInput]:
         """Every file, each once. Git commits and base images of a registry are no files."""

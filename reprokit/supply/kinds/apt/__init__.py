@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 class Apt(Kind):
     def asked(self, request: InputRequest) -> list[Any]:
         installs = [[list(i.packages), list(i.before), list(i.components)] for i in request.installs]
-        return [request.target.variant.base, request.machine, installs]
-
-    def asking(self, request: InputRequest) -> list[str]:
-        return [install.block for install in request.installs]
+        return [[request.target.variant.base, request.machine, installs], [i.block for i in request.installs]]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
         return {package.name for package in lock.apt} if lock else ()
@@ -69,4 +66,4 @@ class Apt(Kind):
         return archive(entries)
 
 
-KIND = Apt("apt", "packages")
+KIND = Apt("apt", "packages", pins=("gcc", "clang", "cmake", "llvm", "python", "cuda"), in_base=True)

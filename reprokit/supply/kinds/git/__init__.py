@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprokit.recipe.fields import git_requirement
 from reprokit.recipe.model import Source
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools, refs_of
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
@@ -30,8 +30,8 @@ class Git(Kind):
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         from reprokit.supply.kinds.git.resolve import lock_commits
 
-        target = request.target
-        return {"git": lock_commits(target.variant.sources, target.requirements, request.refs, tools.mirrors)}
+        target, refs = request.target, refs_of(request.old.git) if request.old else {}
+        return {"git": lock_commits(target.variant.sources, target.requirements, refs, tools.mirrors)}
 
     def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
         from reprokit.supply.kinds.git.resolve import moved_git
@@ -70,4 +70,4 @@ class Git(Kind):
         return {"REPROKIT_ARCHIVES": archives(entries)}
 
 
-KIND = Git("git", "git commits", always=True)
+KIND = Git("git", "git commits", always=True, first=True)

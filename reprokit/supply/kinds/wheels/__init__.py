@@ -7,8 +7,7 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from reprokit.recipe.uses import project_name
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools, refs_of
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
@@ -24,10 +23,12 @@ class Wheels(Kind):
         sdists = [sdist.model_dump() for sdist in target.variant.sdists]
         where = [platform.python, platform.glibc, platform.machine]
         checksums = [target.checksums] if target.checksums else []
-        return [target.requirements, sdists, target.variant.wheel_indexes, where, *checksums]
+        alone = [use.spec.name for use in target.uses if use.spec.alone]
+        return [[target.requirements, sdists, target.variant.wheel_indexes, where, *checksums], alone]
 
-    def asking(self, request: InputRequest) -> list[str]:
-        return [use.spec.name for use in request.target.uses if use.spec.alone]
+    def follows(self, old: VariantLock, sections: Mapping[str, Any]) -> bool:
+        """Wheels come from the locked commits of tags and branches."""
+        return refs_of(sections["git"]) != refs_of(old.git)
 
     def singles(self, lock: VariantLock | None) -> Collection[str]:
         return {wheel.name for wheel in lock.wheels} if lock else ()
@@ -37,12 +38,9 @@ class Wheels(Kind):
         from reprokit.supply.kinds.wheels.within_facts import wheels_within_facts
 
         old = request.old.wheels if request.old else ()
-        pinned = set(map(project_name, request.target.requirements))
         found: dict[str, tuple[Distribution, ...]] = {}
         for block, required in request.wheels.items():
-            # The recipe's own pins are no part of what a block installs alone; an earlier lock does not separate them.
-            earlier = [w for w in old if not w.blocks and (block == self.name or w.name not in pinned)]
-            keep = [*chain(*found.values()), *earlier, *(w for w in old if block in w.blocks)]
+            keep = [*chain(*found.values()), *(w for w in old if block in w.blocks)]
             resolve = partial(lock_wheels, mirrors=tools.mirrors, keep=keep, update=request.freed)
             found[block] = wheels_within_facts(request.target.variant, required, resolve)
         return {"wheels": merged(found)}
@@ -52,8 +50,7 @@ class Wheels(Kind):
 
         found: set[Moved] = set()
         for block, required in request.wheels.items():
-            locked = [w for w in lock.wheels if block in (w.blocks or ("wheels",))]
-            if locked:
+            if locked := [w for w in lock.wheels if block in w.blocks]:
                 found |= set(moved_wheels(locked, required, tools.mirrors))
         return sorted(found)
 
