@@ -25,8 +25,8 @@ from reprokit.display import reporting
 from reprokit.engine import Engine
 from reprokit.image.build import BuildResult, build
 from reprokit.image.lock.fit import findings as check
+from reprokit.image.lock.resolve import WrittenLock, lock
 from reprokit.image.lock.supplies import fetch
-from reprokit.image.lock.write import WrittenLock, lock
 from reprokit.image.run import BuildOptions
 from reprokit.nodes.forward import engine_of
 from reprokit.nodes.inventory import layers_on

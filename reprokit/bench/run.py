@@ -19,9 +19,8 @@ from reprokit.container.execute import Completed
 from reprokit.errors import Absent, UsageError, WorkFailed
 from reprokit.explain.last import explain_by
 from reprokit.explain.remedy import Subject
-from reprokit.recipe.claim import unit_factor
 from reprokit.recipe.find import Target
-from reprokit.recipe.model import Benchmark, Input
+from reprokit.recipe.model import Benchmark, Input, unit_factor
 from reprokit.recipe.spelling import nearest
 from reprokit.results.likeness import has_params, without_clocks
 from reprokit.results.record import BenchOrigin, Checkout, Record

@@ -106,7 +106,7 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, forc
     from reprokit.engine import Engine
     from reprokit.errors import ReprokitError
     from reprokit.explain.last import explained
-    from reprokit.image.lock.write import lock as lock_target
+    from reprokit.image.lock.resolve import lock as lock_target
 
     engine = Engine.connect()
     failed: list[tuple[Target, ReprokitError]] = []

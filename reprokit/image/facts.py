@@ -14,8 +14,7 @@ from reprokit.errors import UsageError
 from reprokit.image.shell import unpacking
 from reprokit.recipe.fields import exact_version, git_requirement, repository_name
 from reprokit.recipe.find import Target
-from reprokit.recipe.model import Variant
-from reprokit.recipe.packages import RecipeFile
+from reprokit.recipe.model import RecipeFile, Variant
 from reprokit.supply.kinds.apt.install import repository
 
 

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from reprokit.errors import UsageError
 from reprokit.image import quoting
 from reprokit.image.facts import template_facts
-from reprokit.image.instructions import checked
-from reprokit.image.own_blocks import render_own
+from reprokit.image.own_blocks import checked, render_own
 from reprokit.image.shell import apt_install
 from reprokit.recipe.blocks import argument, templates
 from reprokit.recipe.find import Target

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import date
 
 from reprokit.importing.model import Origin
-from reprokit.recipe.packages import Sdist
+from reprokit.recipe.model import Sdist
 
 _COUNTING = ("setuptools-scm", "pbr", "hatch-vcs", "poetry-dynamic-versioning", "versioningit", "flit-scm")
 

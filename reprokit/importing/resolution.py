@@ -24,7 +24,7 @@ from reprokit.importing.requirement_facts import (
     setup_py,
 )
 from reprokit.importing.requirement_lines import valid_requirement
-from reprokit.recipe.packages import Sdist
+from reprokit.recipe.model import Sdist
 from reprokit.redact import redact
 from reprokit.supply.kinds.wheels.listing import ListedFile, Listing
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest

@@ -123,7 +123,7 @@ class Target:
             hint = f"put it beside the recipe, into {folder}"
             raise UsageError(f"cannot read {name[:200]!r}: {error.strerror}", where, hint) from None
 
-    def read_text(self, name: str, where: str) -> str:
+    def text(self, name: str, where: str) -> str:
         """The text of a file, as `read`."""
         return self.read(name, where).decode("utf-8-sig", "replace")
 

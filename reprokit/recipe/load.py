@@ -10,9 +10,8 @@ from typing import Any
 from reprokit import paths
 from reprokit.errors import UsageError, unread
 from reprokit.recipe import yaml
-from reprokit.recipe.claim import ClaimBaseline
 from reprokit.recipe.explain import explained
-from reprokit.recipe.model import Recipe
+from reprokit.recipe.model import ClaimBaseline, Recipe
 from reprokit.recipe.spelling import nearest
 from reprokit.untrusted import files
 from reprokit.untrusted.limits import VALUES

@@ -3,18 +3,81 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import product
 from math import prod
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
 from reprokit.recipe import fields as f
-from reprokit.recipe.claim import Claim, check_units
-from reprokit.recipe.packages import CondaEntry, RecipeFile, RecipePart, Sdist, WheelEntry
+from reprokit.untrusted.model import FrozenModel
 
 MOST_COMBINATIONS = 1000
+_TIMES = {"s": 0, "ms": -3, "us": -6, "µs": -6, "μs": -6, "ns": -9}  # powers of ten of a second
+
+
+class RecipePart(FrozenModel):
+    model_config = ConfigDict(strict=True, populate_by_name=True)
+
+
+class RequirementsFile(RecipePart):
+    """Requirements in a file of the recipe's folder: `requirements.txt`, `pyproject.toml`, or pip's of conda's .yml."""
+
+    file: f.BesidePath = Field(description="path below the recipe's folder")
+    extras: list[f.Line] = Field(default=[], description="extras of the project in a pyproject.toml")
+    groups: list[f.Line] = Field(default=[], description="dependency groups of a pyproject.toml")
+
+    @property
+    def form(self) -> Literal["lines", "project", "environment"]:
+        if self.file.endswith((".yml", ".yaml")):
+            return "environment"
+        return "project" if self.file.endswith(".toml") else "lines"
+
+    @model_validator(mode="after")
+    def _check_form(self) -> RequirementsFile:
+        if (self.extras or self.groups) and self.form != "project":
+            raise ValueError("only a pyproject.toml has `extras` and `groups`")
+        return self
+
+
+class EnvironmentFile(RecipePart):
+    """conda's `environment.yml`, in the recipe's folder."""
+
+    file: f.BesidePath = Field(description="path below the recipe's folder")
+
+
+class Sdist(RecipePart):
+    """A release without a wheel. It is built inside the image, with the setuptools that `wheels` pins."""
+
+    package: f.ExactRequirement = Field(description="NAME==VERSION")
+    requires: list[f.Line] = Field(default=[], description="its dependencies at run time, such as numpy>=1.16")
+
+
+class RecipeFile(RecipePart):
+    """A plain file by its addresses: a release's archive, a script of an installer."""
+
+    name: f.FileName = Field(description="its name in the lock and in the store")
+    urls: list[f.HttpUrl] = Field(min_length=1, description="addresses that give the same bytes, tried in order")
+    sha256: f.Sha256 | None = Field(
+        default=None, description="if known; otherwise the first `reprokit lock` computes it"
+    )
+    path: f.ContainerPath = Field(description="absolute path in the image, of the file or (with `unpack`) the folder")
+    unpack: bool = Field(default=False, description="true: unpack the archive (tar, zip) below `path`")
+
+
+def _form(value: Any) -> str:
+    return "(file)" if isinstance(value, dict | RecipePart) else "(text)"
+
+
+WheelEntry = Annotated[
+    Annotated[f.WheelRequirement, Tag("(text)")] | Annotated[RequirementsFile, Tag("(file)")],
+    Discriminator(_form),
+]
+CondaEntry = Annotated[
+    Annotated[f.CondaSpec, Tag("(text)")] | Annotated[EnvironmentFile, Tag("(file)")], Discriminator(_form)
+]
 
 
 class Paper(RecipePart):
@@ -284,6 +347,69 @@ class Benchmark(RecipePart):
     def combinations(self) -> list[dict[str, str | int | float | bool]]:
         """Every combination of the matrix, the last key changing fastest; one empty one without a matrix."""
         return [dict(zip(self.matrix, values, strict=True)) for values in product(*self.matrix.values())]
+
+
+class ClaimBaseline(RecipePart):
+    """What a claimed ratio is relative to: another metric, case or variant, or a number of the paper."""
+
+    metric: f.Line = Field(default="", description="a benchmark's metric; by default that of the claim")
+    params: dict[str, str | int | float | bool] = Field(
+        default={}, description="parameters of its records; of several cases the best counts"
+    )
+    variant: f.Line = Field(default="", description="its variant; by default that of the claim's records")
+    value: float | int | None = Field(default=None, description="a number in place of a metric")
+    unit: f.Line = Field(default="", description="of `value`, such as ms; only times are converted")
+
+    @model_validator(mode="after")
+    def _one_origin(self) -> ClaimBaseline:
+        if self.unit and self.value is None:
+            raise ValueError("the `unit` of a baseline is that of its `value`")
+        if (self.value is not None) == bool(self.metric or self.params or self.variant):
+            raise ValueError("a baseline has either `value`, or `metric`, `params` or `variant`")
+        return self
+
+
+class Claim(RecipePart):
+    """A result that the paper states."""
+
+    metric: f.Line = Field(description="a benchmark's metric if one measures it, else words")
+    value: float | int = Field(description="the number; with a baseline, how many times better")
+    unit: f.Line = Field(default="", description="such as ms, or x for a ratio; only times are converted")
+    benchmark: f.Line = Field(default="", description="only records of this benchmark; any by default")
+    params: dict[str, str | int | float | bool] = Field(default={}, description="parameters of the records it is about")
+    baseline: ClaimBaseline | None = Field(default=None, description="what a ratio is relative to")
+    better: Literal["lower", "higher"] = Field(default="lower", description="which values of the metric are better")
+    over: Literal["case", "best", "mean"] = Field(
+        default="case", description="of several cases: there is only one, the best ratio, or the geometric mean"
+    )
+    tolerance: float = Field(default=0.1, gt=0, lt=1, description="relative difference that still reproduces it")
+    hardware: f.Line = Field(description="hardware of the measurement, in words")
+    gpu: f.Line = Field(
+        default="",
+        description="its GPU, as in `check --gpu`, or such as `8x A100`; `any` for some GPU, `none` for a CPU",
+    )
+    cpu: f.Line = Field(default="", description="words of its CPU's name, such as Xeon E5-2680")
+    where: f.Line = Field(description="table, figure or section of the paper")
+
+
+def unit_factor(unit: str, other: str) -> float | None:
+    """What a number in `unit` is multiplied by to be in the other; None if they measure different things."""
+    if unit == other:
+        return 1.0
+    return 10.0 ** (_TIMES[unit] - _TIMES[other]) if unit in _TIMES and other in _TIMES else None
+
+
+def check_units(claims: Iterable[Claim], benchmark: str, units: Iterable[tuple[str, str]]) -> None:
+    """Raise ValueError for a claim in another unit than a benchmark's, which is given by metric."""
+    for metric, unit in units:
+        for claim in claims:
+            if claim.metric != metric or claim.benchmark not in ("", benchmark):
+                continue
+            if claim.baseline and claim.baseline.value is None:
+                continue
+            claimed = claim.baseline.unit if claim.baseline else claim.unit
+            if unit_factor(unit, claimed) is None:
+                raise ValueError(f"the claim about {metric} is in {claimed!r}, but {benchmark} measures it in {unit!r}")
 
 
 class Recipe(RecipePart):

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from reprokit.errors import UsageError
 from reprokit.recipe import fields as f
 from reprokit.recipe import yaml
-from reprokit.recipe.packages import EnvironmentFile, RequirementsFile
+from reprokit.recipe.model import EnvironmentFile, RequirementsFile
 from reprokit.recipe.spelling import nearest
 from reprokit.redact import redact
 from reprokit.untrusted.documents import first_fault
@@ -149,7 +149,7 @@ class _FileReader:
         self.seen.add(name)
         if len(self.seen) > _FILES:
             raise UsageError(f"more than {_FILES} requirements files", named_by)
-        yield from self.stated(self.target.read_text(name, named_by), name)
+        yield from self.stated(self.target.text(name, named_by), name)
 
     def stated(self, text: str, name: str, where: str = "") -> Iterator[Required]:
         """The requirements of the lines of the file `name`. `where` is the place of all of them if it is given."""
@@ -189,7 +189,7 @@ class _FileReader:
 
     def project(self, entry: RequirementsFile, path: str, where: str) -> Iterator[Required]:
         if entry.file not in self.projects:
-            self.projects[entry.file] = project_of(self.target.read_text(entry.file, where), path)
+            self.projects[entry.file] = project_of(self.target.text(entry.file, where), path)
         project = self.projects[entry.file]
         texts = list(project.dependencies(entry.extras, path)) if project.project or not entry.groups else []
         for group in entry.groups:
@@ -237,7 +237,7 @@ def _refused(what: str, where: str) -> UsageError:
 
 
 def _environment(target: Target, name: str, where: str) -> yaml.Document:
-    document = yaml.read(target.read_text(name, where), _path(target, name))
+    document = yaml.read(target.text(name, where), _path(target, name))
     data = document.data
     if not isinstance(data, dict) or not isinstance(data.get("dependencies"), list):
         raise UsageError("the file has no list `dependencies`", document.where)

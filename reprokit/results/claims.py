@@ -12,8 +12,7 @@ from typing import Any, Literal
 from reprokit.compat.facts import Facts
 from reprokit.compat.gpu import parse_gpu
 from reprokit.errors import UsageError
-from reprokit.recipe.claim import Claim, ClaimBaseline, unit_factor
-from reprokit.recipe.model import Recipe
+from reprokit.recipe.model import Claim, ClaimBaseline, Recipe, unit_factor
 from reprokit.results.likeness import IDENTITY, Group, differing, has_params, key_of, latest_alike, texts
 from reprokit.results.stats import ratio_interval
 from reprokit.results.tables import number, shown

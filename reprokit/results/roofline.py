@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from reprokit.recipe.claim import unit_factor
+from reprokit.recipe.model import unit_factor
 
 # Below this share of the roof, neither processor nor memory is the limit: start-up, launches and waiting are.
 _OVERHEAD = 0.1

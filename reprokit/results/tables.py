@@ -21,8 +21,7 @@ from reprokit.untrusted.limits import CLAIM_SECONDS
 from reprokit.untrusted.time_limit import processor_time
 
 if TYPE_CHECKING:
-    from reprokit.recipe.claim import Claim
-    from reprokit.recipe.model import Benchmark, BenchmarkSummary
+    from reprokit.recipe.model import Benchmark, BenchmarkSummary, Claim
     from reprokit.results.record import Record
 
 # Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a

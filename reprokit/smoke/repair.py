@@ -14,7 +14,7 @@ from reprokit.formatting import counted
 from reprokit.host.disk import unwritable
 from reprokit.image.build import build
 from reprokit.image.lock.fit import errors_of
-from reprokit.image.lock.write import lock
+from reprokit.image.lock.resolve import lock
 from reprokit.importing.fit import Fit
 from reprokit.importing.page import page
 from reprokit.importing.recipe_of import ImportedRecipe

@@ -25,8 +25,8 @@ from reprokit.image.build import build, engine_errors_of
 from reprokit.image.labels import image_name
 from reprokit.image.lock.fit import errors_of
 from reprokit.image.lock.read import fresh_lock, variant_lock
+from reprokit.image.lock.resolve import lock
 from reprokit.image.lock.supplies import fetch
-from reprokit.image.lock.write import lock
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.results.claims import judge

@@ -12,7 +12,7 @@ from reprokit.errors import UsageError, unread
 from reprokit.recipe import fields as f
 from reprokit.recipe import yaml
 from reprokit.recipe.explain import explained
-from reprokit.recipe.packages import RecipePart
+from reprokit.recipe.model import RecipePart
 from reprokit.untrusted import files
 
 MOST_JOBS = 10_000

@@ -13,9 +13,8 @@ from reprokit.bundle import load
 from reprokit.commands import verify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, SourceError, UsageError, WorkFailed
-from reprokit.image.lock import outdated
+from reprokit.image.lock import outdated, resolve
 from reprokit.image.lock import read as lock_read
-from reprokit.image.lock import write as write_module
 from reprokit.image.lock.read import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import Target, target
@@ -48,7 +47,7 @@ def test_a_failed_lock_ends_with_its_cause(call, error, recipe, monkeypatch):
     def fail(*_: object) -> None:
         raise SourceError("apt cannot resolve llvm-99-dev: E: Unable to locate package llvm-99-dev")
 
-    monkeypatch.setattr(write_module, "lock_variant", fail)
+    monkeypatch.setattr(resolve, "lock_variant", fail)
     recipe("gnn", "variants:\n  cpu: {base: 'debian:12', apt: [llvm-99-dev], blocks: [apt]}\n")
     failure = error(SourceError, "lock", "gnn")
     assert "llvm-99-dev" in failure.explanation[0] and failure.explanation[1].startswith("remedy: ")
@@ -69,7 +68,7 @@ def test_a_failed_load_ends_with_its_cause(call, error, monkeypatch):
 @pytest.mark.usefixtures("no_engine")
 def test_a_read_only_checkout_is_refused_before_anything_is_resolved(error, recipe, monkeypatch):
     monkeypatch.setattr("os.access", lambda *_: False)
-    monkeypatch.setattr(write_module, "lock_variant", lambda *_: pytest.fail("resolved"))
+    monkeypatch.setattr(resolve, "lock_variant", lambda *_: pytest.fail("resolved"))
     recipe("gnn", CPU)
     refused = error(EngineError, "lock", "gnn")
     assert "read-only" in refused.message and refused.where.endswith("recipes") and "recipes/" in refused.hint
@@ -124,7 +123,7 @@ def test_what_another_process_locks_meanwhile_stays(call, recipe, monkeypatch):
         write(path, Lock(recipe="gnn", variants={"gpu": locked(target("gnn:gpu"))}, data=(meanwhile,)))
         return locked(cpu)
 
-    monkeypatch.setattr(write_module, "lock_variant", resolve_slowly)
+    monkeypatch.setattr(resolve, "lock_variant", resolve_slowly)
     assert call("lock", "gnn:cpu").exit_code == 0
     lock = read(path)
     assert list(lock.variants) == ["cpu", "gpu"] and lock.data == (meanwhile,)
@@ -136,7 +135,7 @@ def test_what_the_facts_forbid_is_locked_only_by_force(call, error, recipe, monk
     wheel = {"name": "matplotlib", "version": "3.7.1", "file": "matplotlib-3.7.1-py3-none-any.whl", "size": 1}
     wheels = (Distribution(**wheel, sha256="1" * 64),)
     monkeypatch.setattr(
-        write_module, "lock_variant", lambda engine, target, *_: locked(target).model_copy(update={"wheels": wheels})
+        resolve, "lock_variant", lambda engine, target, *_: locked(target).model_copy(update={"wheels": wheels})
     )
     clash = error(WorkFailed, "lock", "gnn")
     assert "compiled with NumPy 1 (matplotlib 3.7.1: locked by " in clash.message

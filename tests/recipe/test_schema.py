@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from reprokit.recipe.claim import Claim, ClaimBaseline
 from reprokit.recipe.find import recipe_files
 from reprokit.recipe.load import load_file, load_text
-from reprokit.recipe.model import RecipePart
+from reprokit.recipe.model import Claim, ClaimBaseline, RecipePart
 from reprokit.recipe.schema import schema
 from reprokit.recipe.start import starting_recipe
 

@@ -10,9 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from reprokit.compat.facts import bundled
-from reprokit.recipe.claim import Claim
 from reprokit.recipe.find import load_recipe, recipe_names
-from reprokit.recipe.model import Recipe
+from reprokit.recipe.model import Claim, Recipe
 from reprokit.results.claims import JudgedClaim, as_lines, as_table, judge, other_hardware
 from reprokit.results.likeness import groups
 from tests.support.records import RECORD

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from reprokit.recipe.claim import Claim
-from reprokit.recipe.model import BenchmarkSummary
+from reprokit.recipe.model import BenchmarkSummary, Claim
 from reprokit.results.formats import as_csv, as_latex, as_markdown
 from reprokit.results.likeness import groups
 from reprokit.results.tables import ReportTable, by_machine, number, overview, summary

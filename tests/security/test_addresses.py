@@ -18,7 +18,7 @@ import trustme
 from reprokit.config import Configuration, MirrorEntry
 from reprokit.container.session import caller_variables
 from reprokit.errors import ReprokitError, SourceError
-from reprokit.recipe.packages import RecipeFile
+from reprokit.recipe.model import RecipeFile
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client

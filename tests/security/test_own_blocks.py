@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reprokit.errors import UsageError
 from reprokit.image import own_blocks, sandbox
 from reprokit.image.dockerfile import parse
-from reprokit.image.instructions import checked
+from reprokit.image.own_blocks import checked
 from reprokit.image.render import render
 from tests.support.paths import ROOT
 from tests.support.rendering import source, target

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from reprokit.config.templates import file_fields, filled
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Data, Variant
-from reprokit.recipe.packages import RecipeFile
+from reprokit.recipe.model import Data, RecipeFile, Variant
 from reprokit.supply.fetch.answers import Refusal, judge
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.fetch.measure import Measure

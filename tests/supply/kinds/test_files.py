@@ -8,8 +8,7 @@ import pytest
 
 from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Data
-from reprokit.recipe.packages import RecipeFile
+from reprokit.recipe.model import Data, RecipeFile
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.files import lock_file, moved_files
 from reprokit.supply.kinds.kind import Moved

@@ -12,7 +12,7 @@ from packaging.tags import Tag, compatible_tags, cpython_tags
 
 from reprokit.errors import UsageError
 from reprokit.recipe.fields import exact_version
-from reprokit.recipe.packages import Sdist
+from reprokit.recipe.model import Sdist
 
 _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}([.a-z0-9+]{0,20})")
 _GLIBC = re.compile(r"2\.[0-9]{1,3}(\.[0-9]+)?")

@@ -16,7 +16,7 @@ from reprokit.compat.facts import bundled
 from reprokit.config import mirror_hint
 from reprokit.display import notify
 from reprokit.errors import NoConnection, SourceError
-from reprokit.recipe.packages import Sdist
+from reprokit.recipe.model import Sdist
 from reprokit.redact import redact
 from reprokit.supply.fetch.answers import Refusal
 from reprokit.supply.fetch.http import Client

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.recipe.packages import Sdist
+from reprokit.recipe.model import Sdist
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import lock_wheels

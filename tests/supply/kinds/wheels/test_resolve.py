@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.recipe.model import Variant
-from reprokit.recipe.packages import Sdist
+from reprokit.recipe.model import Sdist, Variant
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.kinds.kind import InputRequest, Tools
 from reprokit.supply.kinds.wheels import KIND

@@ -10,7 +10,7 @@ import pytest
 
 from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
-from reprokit.recipe.packages import Sdist
+from reprokit.recipe.model import Sdist
 from reprokit.supply.kinds.kind import Moved
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.pip import PipSettings
