@@ -111,14 +111,15 @@ def parsed_lines(text: str) -> Any:
 def environment_entries(document: yaml.Document) -> Iterator[tuple[Any, int, bool]]:
     """Each entry of an environment.yml's `dependencies`, its line, and whether it is one of pip's.
 
-    An entry that is neither a text nor pip's list is returned as it is.
+    An entry that is neither a text nor a mapping with pip's list alone is yielded as it is.
     """
     listed = document.data.get("dependencies") if isinstance(document.data, dict) else None
     for index, entry in enumerate(listed if isinstance(listed, list) else []):
         path = ("dependencies", index)
-        if isinstance(entry, dict) and set(entry) == {"pip"} and isinstance(entry["pip"], list):
-            yield from ((text, document.line((*path, "pip", n)), True) for n, text in enumerate(entry["pip"]))
-        else:
+        lines = entry.get("pip") if isinstance(entry, dict) else None
+        if isinstance(lines, list):
+            yield from ((text, document.line((*path, "pip", n)), True) for n, text in enumerate(lines))
+        if not isinstance(lines, list) or len(entry) > 1:
             yield entry, document.line(path), False
 
 

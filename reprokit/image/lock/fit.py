@@ -72,9 +72,10 @@ def _of_apt(packages: Collection[AptPackage], pins: Mapping[str, str]) -> Iterat
             yield name, upstream[1]
 
 
-def findings(target: Target) -> list[Finding]:
+def findings(target: Target, resolved: Mapping[str, ResolvedVersion] | None = None) -> list[Finding]:
     """What `check` finds in a variant's pins and its lock, whatever the host. Raises UsageError."""
-    return evaluate(bundled(), stack_of(target.variant, resolved=resolved_versions(target)))
+    versions = resolved_versions(target) if resolved is None else resolved
+    return evaluate(bundled(), stack_of(target.variant, resolved=versions))
 
 
 def errors_of(target: Target, force: bool, lock: VariantLock | None = None) -> list[str]:
@@ -83,12 +84,11 @@ def errors_of(target: Target, force: bool, lock: VariantLock | None = None) -> l
     Raises WorkFailed if there are errors and no `force`.
     """
     resolved = _resolved(target, lock) if lock else resolved_versions(target)
-    every = evaluate(bundled(), stack_of(target.variant, resolved=resolved))
-    found = [finding for finding in every if finding.severity == "error"]
-    errors = [in_words(finding) for finding in found]
+    faults = [finding for finding in findings(target, resolved) if finding.severity == "error"]
+    errors = [in_words(finding) for finding in faults]
     if errors and not force:
         ways = [f"find pins that work with `reprokit check {target.label}`"]
-        names = (subject.partition("=")[0] for finding in found for subject in finding.subjects)
+        names = (subject.partition("=")[0] for finding in faults for subject in finding.subjects)
         wheels = [n for n in dict.fromkeys(names) if n not in NOT_ON_PYPI and _is_locked(resolved.get(n))]
         if wheels:
             again = " ".join(f"--update {name.replace('_', '-')}" for name in wheels)

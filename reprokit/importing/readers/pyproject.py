@@ -10,6 +10,7 @@ from reprokit.importing.poetry import index_statements, placed_statements, poetr
 from reprokit.importing.pytest_settings import plugin_statements
 from reprokit.importing.scopes import scope_of_group
 from reprokit.importing.toml_tables import table, texts
+from reprokit.recipe.requirements import Pyproject
 from reprokit.untrusted import toml
 
 MOST = 1 << 20
@@ -24,10 +25,6 @@ def read(file: SourceFile) -> Statements:
     yield from _project(file, table(data, "project"))
     for text in texts(table(data, "build-system").get("requires", [])):
         yield file.states("package", text, file.line_of("[build-system]", text), "build")
-    groups = table(data, "dependency-groups")
-    for group in groups:
-        for text in _members(groups, group, ()):
-            yield file.states("package", text, file.line_of("[dependency-groups]", text), scope_of_group(group), group)
     tool = table(data, "tool")
     yield from poetry_statements(file, table(tool, "poetry"))
     yield from _groups(file, "[tool.pdm.dev-dependencies", table(tool, "pdm", "dev-dependencies"))
@@ -45,6 +42,11 @@ def read(file: SourceFile) -> Statements:
     for key, scope in (("dependencies", None), ("optional-dependencies", "other")):
         for name in _files(dynamic.get(key, {})):
             yield file.states("include", f"-r {name}", file.line_of("[tool.setuptools.dynamic", name), scope)  # type: ignore[arg-type]
+    # Last, as they end the reading if they are not valid.
+    pyproject = Pyproject.model_validate({"dependency-groups": table(data, "dependency-groups")})
+    for group in pyproject.groups:
+        for text in pyproject.group(group, file.path):
+            yield file.states("package", text, file.line_of("[dependency-groups]", text), scope_of_group(group), group)
 
 
 def _uv(file: SourceFile, uv: Mapping[str, Any]) -> Statements:
@@ -97,18 +99,6 @@ def _groups(file: SourceFile, header: str, groups: Mapping[str, Any]) -> Stateme
     for group, members in groups.items():
         for text in texts(members):
             yield file.states("package", text, file.line_of(header, group, text), scope_of_group(group), group)
-
-
-def _members(groups: Mapping[str, Any], name: str, seen: tuple[str, ...]) -> Iterator[str]:
-    """The requirements of a group of PEP 735 and of those that it includes."""
-    members = groups.get(name)
-    if name in seen or len(seen) > 20 or not isinstance(members, list):
-        return
-    for member in members:
-        if isinstance(member, str):
-            yield member
-        elif isinstance(member, dict) and isinstance(included := member.get("include-group"), str):
-            yield from _members(groups, included, (*seen, name))
 
 
 def _flit(file: SourceFile, metadata: Mapping[str, Any]) -> Statements:
