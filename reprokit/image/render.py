@@ -17,7 +17,6 @@ from reprokit.errors import UsageError
 from reprokit.image import quoting
 from reprokit.image.facts import template_facts
 from reprokit.image.own_blocks import checked, render_own
-from reprokit.image.shell import apt_install
 from reprokit.recipe.blocks import argument, templates
 from reprokit.recipe.find import Target
 from reprokit.recipe.uses import Use
@@ -257,17 +256,8 @@ def _joined(parts: list[tuple[str, str]]) -> tuple[str, tuple[tuple[int, int, st
 
 @cache
 def template_environment() -> ImmutableSandboxedEnvironment:
-    from jinja2 import FileSystemLoader, StrictUndefined, pass_context
-    from jinja2.sandbox import ImmutableSandboxedEnvironment
+    from jinja2 import FileSystemLoader
 
-    environment = ImmutableSandboxedEnvironment(
-        loader=FileSystemLoader(templates()),
-        undefined=StrictUndefined,
-        finalize=quoting.finished,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        auto_reload=False,
-    )
-    environment.filters |= {**quoting.FILTERS, "apt_install": pass_context(apt_install)}
-    return environment
+    from reprokit.image.sandbox import quoting_environment
+
+    return quoting_environment(FileSystemLoader(templates()))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 # Imported before the limits apply, as no file can be opened afterwards: jinja imports it for an error.
 import jinja2.debug  # noqa: F401
-from jinja2 import DictLoader, StrictUndefined, TemplateError, nodes, pass_context
+from jinja2 import BaseLoader, DictLoader, StrictUndefined, TemplateError, nodes, pass_context
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from reprokit.errors import UsageError
@@ -124,17 +124,24 @@ def _part(template: Template, name: str, facts: dict[str, Any]) -> str:
     return "".join(pieces)
 
 
-def _environment(includes: dict[str, str]) -> ImmutableSandboxedEnvironment:
+def quoting_environment(loader: BaseLoader) -> ImmutableSandboxedEnvironment:
+    """An environment in which every value needs a quoting filter. Its templates do not change meanwhile."""
     environment = ImmutableSandboxedEnvironment(
-        loader=DictLoader(includes),
+        loader=loader,
         undefined=StrictUndefined,
         finalize=quoting.finished,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        auto_reload=False,
     )
-    quoted = {**quoting.FILTERS, "apt_install": pass_context(apt_install)}
-    environment.filters = {**{name: environment.filters[name] for name in _FILTERS}, **quoted}
+    environment.filters |= {**quoting.FILTERS, "apt_install": pass_context(apt_install)}
+    return environment
+
+
+def _environment(includes: dict[str, str]) -> ImmutableSandboxedEnvironment:
+    environment = quoting_environment(DictLoader(includes))
+    environment.filters = {name: environment.filters[name] for name in (*_FILTERS, *quoting.FILTERS, "apt_install")}
     environment.tests = {name: environment.tests[name] for name in _TESTS}
     environment.globals = {}
     return environment

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,10 +82,13 @@ def parse(text: str, where: str, name: str) -> Lock:
 
 
 def write(path: Path, lock: Lock) -> None:
-    """Write a lock. Raises as `unwritable`."""
+    """Write a lock; readers meanwhile see the old one. Raises as `unwritable`."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace(path, text_of(lock).encode())
+        with files.Folder(path.parent) as folder, folder.replacing(path.name) as file:
+            file.write(text_of(lock).encode())
+            file.flush()
+            os.fsync(file.fileno())
     except OSError as error:
         raise disk.unwritable(error, "the lock", path, _ELSEWHERE) from None
 
@@ -94,20 +96,6 @@ def write(path: Path, lock: Lock) -> None:
 def check_writable(path: Path) -> None:
     """Raises EngineError if the folder of the lock is read-only."""
     disk.check_writable(path.parent, "the lock", _ELSEWHERE)
-
-
-def replace(path: Path, content: bytes) -> None:
-    """Write a file atomically: readers meanwhile see the old one."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        try:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
-            Path(file.name).replace(path)
-        except BaseException:
-            Path(file.name).unlink(missing_ok=True)
-            raise
 
 
 @contextmanager
