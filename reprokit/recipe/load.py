@@ -91,13 +91,7 @@ def _check_names(recipe: Recipe, document: yaml.Document) -> None:
     for key, benchmark in recipe.benchmarks.items():
         named += [(name, ("benchmarks", key, "variants", i)) for i, name in enumerate(benchmark.variants)]
     for name, path in named:
-        if name not in recipe.variants:
-            field = ".".join(str(p) for p in path if p != path[-1] or len(path) == 1)
-            raise UsageError(
-                f"{field} names {name!r}, which is not a variant{nearest(name, recipe.variants)}",
-                f"{document.where}:{document.line(path)}",
-                f"variants: {', '.join(recipe.variants)}",
-            )
+        _check_name(name, recipe.variants, path, "a variant", document)
     for key, variant in recipe.variants.items():
         names = [source.name for source in variant.sources]
         for index, name in enumerate(names):
