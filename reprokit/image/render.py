@@ -85,15 +85,15 @@ class Rendered:
 
 def instruction_lines(dockerfile: str) -> list[int]:
     """The 1-based line on which each instruction of a Dockerfile begins."""
-    found = []
+    lines = []
     continued = False
     for number, line in enumerate(dockerfile.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if not continued:
-            found.append(number)
+            lines.append(number)
         continued = line.rstrip().endswith("\\")
-    return found
+    return lines
 
 
 def render(target: Target) -> Rendered:
@@ -123,23 +123,23 @@ class _Dockerfile:
         self.parts.append(("base", _head(self.target)))
         self.parts.append(("base", self.part("final", self.target.uses[0], [])))
         self.of_base = self.of_image
-        here = packages = "base"  # the stage that becomes the image, and the last one without anything made of sources
+        stage = packages = "base"  # the one that becomes the image, and the last without anything made of sources
         made: list[str] = []  # what the blocks since then add
         before = ["base"]
         for use in self.target.uses[1:]:
             text = ""
-            if built := self.build_stage(use, here, packages, made, before):
-                text = f"{built}\nFROM {here} AS with-{use.stage}\n"
+            if built := self.build_stage(use, stage, packages, made, before):
+                text = f"{built}\nFROM {stage} AS with-{use.stage}\n"
                 self.stages.append(use.stage)
-                here = f"with-{use.stage}"
-            elif here == "base":
-                here = "image"
+                stage = f"with-{use.stage}"
+            elif stage == "base":
+                stage = "image"
                 text = "FROM base AS image\n"
             self.parts.append((use.spec.name, text + self.part("final", use, before)))
             if use.spec.made_of == "sources":
                 made.append(self.part("adds", use, before))
             else:
-                packages, made = here, []
+                packages, made = stage, []
             before.append(use.spec.name)
         for use in self.target.uses:
             if late := self.part("late", use, before):
@@ -151,7 +151,7 @@ class _Dockerfile:
         context = {f"patches/{path}": content for path, content in self.target.patches.items()}
         return Rendered(text, spans, tuple(self.installs), context, secrets)
 
-    def build_stage(self, use: Use, here: str, packages: str, made: Sequence[str], before: list[str]) -> str:
+    def build_stage(self, use: Use, stage: str, packages: str, made: Sequence[str], before: list[str]) -> str:
         """The stage of a block's part `build`; "" if it has none.
 
         One of sources starts at the base, so that nothing but the base undoes it. Another one installs its tools before
@@ -163,7 +163,7 @@ class _Dockerfile:
         tools = self.part("tools", use, before)
         built = self.part("build", use, before)
         if not tools:
-            return built and f"FROM {here} AS {use.stage}\n{built}"
+            return built and f"FROM {stage} AS {use.stage}\n{built}"
         return f"FROM {packages} AS {use.stage}\n{tools}{''.join(made)}{built}"
 
     def part(self, part: str, use: Use, before: list[str]) -> str:

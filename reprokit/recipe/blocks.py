@@ -136,7 +136,7 @@ def argument(kind: str, block: str) -> str:
 
 def own_block_files(recipes: list[Path]) -> dict[str, Path]:
     """The files of own blocks by name: beside recipes of these folders, then in `$REPROKIT_BLOCKS`; the first wins."""
-    found: dict[str, Path] = {}
+    own: dict[str, Path] = {}
     for folder in [*(recipe / "blocks" for recipe in recipes), *paths.block_dirs()]:
         if not folder.is_dir():
             continue
@@ -144,8 +144,8 @@ def own_block_files(recipes: list[Path]) -> dict[str, Path]:
             names = sorted(entry.removeprefix("./") for entry, _, _ in opened.entries("."))
         for name in names:
             if name.endswith(".j2") and "/" not in name:
-                found.setdefault(name.removesuffix(".j2"), folder / name)
-    return found
+                own.setdefault(name.removesuffix(".j2"), folder / name)
+    return own
 
 
 def block_text(path: Path) -> bytes:

@@ -16,6 +16,7 @@ from reprokit.supply.lock.model import KINDS, Lock, PlainFile, RecordFile, Varia
 from reprokit.supply.store import key_of
 
 SECTIONS = ("base", *KINDS)
+_EMPTY = key_of([])
 
 Freshness = Literal["current", "drifted", "other inputs", "no lock", "stale lock"]
 
@@ -39,9 +40,12 @@ def sections(target: Target, rendered: Rendered | None, machine: str) -> dict[st
 
 
 def stale(target: Target, rendered: Rendered | None, lock: VariantLock) -> list[str]:
-    """The sections of a lock that no longer match the recipe. Without `rendered`, this says nothing of apt."""
+    """The sections of a lock that no longer match the recipe; one that the lock lacks counts as empty.
+
+    Without `rendered`, this says nothing of apt.
+    """
     now = sections(target, rendered, lock.machine)
-    return [name for name in SECTIONS if now[name] != lock.inputs.get(name)]
+    return [name for name in SECTIONS if now[name] != lock.inputs.get(name, _EMPTY)]
 
 
 def fresh_lock(target: Target, rendered: Rendered) -> VariantLock | None:
@@ -101,16 +105,16 @@ def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
     """
     from reprokit.image.labels import ImageLabels  # imports docker, which `check` does not need
 
-    rendered, found = render(target), ImageLabels.read(labels)
+    rendered, image = render(target), ImageLabels.read(labels)
     try:
         lock = fresh_lock(target, rendered)
     except WorkFailed:
         return "stale lock"
     if lock is None:
-        return "no lock" if found.dockerfile in ("", rendered.digest) else "other inputs"
-    if found.inputs != rendered.locked_hash(lock):
+        return "no lock" if image.dockerfile in ("", rendered.digest) else "other inputs"
+    if image.inputs != rendered.locked_hash(lock):
         return "other inputs"
-    return "drifted" if found.drift else "current"
+    return "drifted" if image.drift else "current"
 
 
 class StaleImage(NamedTuple):
@@ -135,16 +139,16 @@ def stale_image(target: Target, labels: Mapping[str, str]) -> StaleImage | None:
     """
     label = target.label
     try:
-        found = freshness(target, labels)
+        state = freshness(target, labels)
     except UsageError as error:
         problem = (
             f"it is unknown whether the image of {label} is stale: its recipe cannot be built now: {error.message}"
         )
         return StaleImage(problem, f"`reprokit check {label}` shows where", True)
-    if found == "stale lock":
+    if state == "stale lock":
         remedy = f"`reprokit lock {label}` and `reprokit build {label}` renew it"
         return StaleImage(f"the image of {label} is stale: the recipe has changed since it was locked", remedy)
-    if found == "other inputs":
+    if state == "other inputs":
         why = "recipe or lock have changed since it was built"
         return StaleImage(f"the image of {label} is stale: {why}", f"`reprokit build {label}` renews it")
     return None

@@ -102,10 +102,10 @@ def lock_variant(
     # The base's own packages decide which apt packages fit.
     redo |= {kind.name for kind in kinds() if kind.in_base} if "base" in redo else set()
     Supplier(store, mirrors).files(base.locked_inputs())
-    here = locked_base(engine, base, store)
-    machine = MACHINES.get(here.architecture, here.architecture)
+    image = locked_base(engine, base, store)
+    machine = MACHINES.get(image.architecture, image.architecture)
     request = replace(request_of(target, rendered, machine), followed=sets)
-    tools = Tools(mirrors, engine, lambda: here)
+    tools = Tools(mirrors, engine, lambda: image)
     resolved: dict[str, Any] = {}
     for kind in sorted(kinds(), key=lambda kind: not kind.first):
         freed = update.singles & set(kind.singles(old))
