@@ -172,7 +172,7 @@ def _list_outdated(targets: Sequence[Target], as_json: bool) -> None:
     errors = []
     for target, lock in zip(targets, locks, strict=True):
         mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
-        by_target[target.label], failed = find_moved(engine, target, lock, store, mirrors)
+        by_target[target.label], failed = find_moved(engine, target, lock, mirrors)
         errors += failed
     if as_json:
         dump({label: [asdict(m) for m in changes] for label, changes in by_target.items()})

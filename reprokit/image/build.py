@@ -180,7 +180,7 @@ class _Build:
 
     def locked(self, rendered: Rendered, lock: VariantLock) -> Inputs:
         self.store.used(lock_path(self.target.path))
-        supplier = Supplier(self.store, self.mirrors, self.progress, self.options.offline)
+        supplier = Supplier(self.mirrors, self.progress, self.options.offline)
         return supplier.inputs(self.engine, self.target.label, rendered, lock, self.options.drift)
 
     def unlocked(self, inputs: Inputs) -> Inputs:

@@ -55,7 +55,7 @@ def serve(label: str) -> None:
     rendered = render(target)
     lock = fresh_lock(target, rendered)
     assert lock, f"{label} has no lock"
-    supplier = Supplier(store, Mirrors(store), lambda progress: None, offline=True)
+    supplier = Supplier(Mirrors(store), lambda progress: None, offline=True)
     inputs = supplier.inputs(Engine.connect(), label, rendered, lock, False)
     with Gateway(store, inputs.served, locked(label), inputs.base.archives) as proxy, TemporaryDirectory() as folder:
         rendered.write(Path(folder))

@@ -314,13 +314,14 @@ def test_programs_of_ours_import_nothing_of_the_current_folder(mark: Path, monke
 
 
 class Nothing:
-    """Stands for an engine with an amd64 base, and for downloads."""
+    """Stands for what downloads, and for an amd64 base."""
 
     architecture = "amd64"
 
     def __init__(self, *_: object) -> None: ...
 
-    def files(self, *_: object) -> None: ...
+    def base(self, *_: object) -> Nothing:
+        return self
 
 
 @pytest.mark.parametrize("own", [True, False])  # True is the control
@@ -331,8 +332,7 @@ def test_the_lock_of_a_stranger_gives_no_package_to_a_new_lock(tmp_path, upstrea
     assert (base == "1") is own and ("python" in sets) is own
     # A lock that is kept stays a stranger's: `lock` resolves nothing again if the lock is not stale.
     old = lock_file.read(lock_path(evil.path)).variants["v"]
-    for name in ("Supplier", "locked_base"):
-        monkeypatch.setattr(f"reprokit.image.lock.resolve.{name}", Nothing)
+    monkeypatch.setattr("reprokit.image.lock.resolve.Supplier", Nothing)
     update = update_of((), evil, old)
-    lock_variant(locks_beside.NONE, evil, store, local_mirrors(store), old, update)
+    lock_variant(locks_beside.NONE, evil, local_mirrors(store), old, update)
     assert folder.followed(new)[0] == base

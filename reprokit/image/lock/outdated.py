@@ -7,7 +7,7 @@ from functools import cache, partial
 
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.image.base.resolve import BaseImage, moved_base
+from reprokit.image.base.resolve import moved_base
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import render
 from reprokit.image.request import request_of
@@ -16,23 +16,15 @@ from reprokit.supply.kinds import kinds
 from reprokit.supply.kinds.kind import Moved, Tools
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.store import Store
 
 
 def outdated(
-    engine: Engine, target: Target, lock: VariantLock, store: Store, mirrors: Mirrors
+    engine: Engine, target: Target, lock: VariantLock, mirrors: Mirrors
 ) -> tuple[list[Moved], list[ReprokitError]]:
     """Everything that moved, by section, and the errors of sections that could not be checked."""
-    supplier = Supplier(store, mirrors)
-
-    @cache
-    def base() -> BaseImage:
-        supplier.files(lock.base.locked_inputs())
-        return supplier.base(engine, lock)
-
-    tools = Tools(mirrors, engine, base)
+    tools = Tools(mirrors, engine, cache(partial(Supplier(mirrors).base, engine, lock.base)))
     request = request_of(target, render(target), lock.machine)
-    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, store)]
+    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, mirrors.store)]
     checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]
     found: list[Moved] = []
     errors: list[ReprokitError] = []

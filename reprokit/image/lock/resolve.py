@@ -14,7 +14,7 @@ from reprokit import __version__
 from reprokit.display import StepDisplay, notify
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
-from reprokit.image.base.resolve import lock_base, locked_base
+from reprokit.image.base.resolve import lock_base
 from reprokit.image.lock.beside import followed, is_own, remember
 from reprokit.image.lock.fit import errors_of
 from reprokit.image.lock.read import SECTIONS, recipe_lock, sections, stale, still_locked
@@ -78,7 +78,6 @@ def update_of(names: Sequence[str], target: Target, lock: VariantLock | None) ->
 def lock_variant(
     engine: Engine,
     target: Target,
-    store: Store,
     mirrors: Mirrors,
     old: VariantLock | None,
     update: Update,
@@ -98,11 +97,10 @@ def lock_variant(
     if {"base", "apt"} & redo and "base" not in update.sections:
         installs = () if "apt" in update.sections else rendered.installs
         beside, sets = followed(engine, target, installs, kept, mirrors)
-    base = kept or beside or lock_base(engine, target.variant.base, store)
+    base = kept or beside or lock_base(engine, target.variant.base, mirrors.store)
     # The base's own packages decide which apt packages fit.
     redo |= {kind.name for kind in kinds() if kind.in_base} if "base" in redo else set()
-    Supplier(store, mirrors).files(base.locked_inputs())
-    image = locked_base(engine, base, store)
+    image = Supplier(mirrors).base(engine, base)
     machine = MACHINES.get(image.architecture, image.architecture)
     request = replace(request_of(target, rendered, machine), followed=sets)
     tools = Tools(mirrors, engine, lambda: image)
@@ -127,8 +125,8 @@ def lock_variant(
             **resolved,
         }
     )
-    if {"base", "apt"} <= redo or (old and is_own(old, store)):
-        remember(lock, store)
+    if {"base", "apt"} <= redo or (old and is_own(old, mirrors.store)):
+        remember(lock, mirrors.store)
     return lock.model_copy(update={"inputs": sections(target, rendered, machine)})
 
 
@@ -184,16 +182,16 @@ def lock(
     resolves wheels to what the indexes had then, `data` also locks data of unknown checksum, `force` ignores errors of
     `check`. Raises UsageError, WorkFailed, SourceError, EngineError; then nothing is written.
     """
-    store, before = Store(), recipe_lock(target)
+    before = recipe_lock(target)
     old = before.variants.get(target.variant_name)
     freed = update_of([*update, *(["wheels"] if as_of else [])], target, old)
-    mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
+    mirrors = Mirrors(Store(), indexes=target.variant.wheel_indexes)
     path = lock_path(target.path)
     with StepDisplay(sys.stderr):
         notify(f"locking {target.label}")
         check_writable(path)
         time = _time_of(as_of, target, mirrors) if as_of else ""
-        found = lock_variant(engine, target, store, mirrors, old, freed, time)
+        found = lock_variant(engine, target, mirrors, old, freed, time)
         errors_of(target, force, found)
         files = data_of(target.recipe, before.data, data, mirrors)
     with changing(path):

@@ -43,7 +43,6 @@ def fetched(inputs: Sequence[LockedInput]) -> Store:
 class Supplier:
     """Fetches inputs of locks, without network if `offline`. `on_progress` gets the progress of downloads."""
 
-    store: Store
     mirrors: Mirrors
     on_progress: Callable[[Progress], None] = lambda progress: None
     offline: bool = False
@@ -54,16 +53,12 @@ class Supplier:
 
     def commits(self, lock: VariantLock) -> int:
         """Fetch everything of a lock that is no file; returns how many were missing. Raises SourceError."""
-        return sum(kind.fetch(getattr(lock, kind.name), self, self.offline) for kind in kinds())
+        return sum(kind.fetch(getattr(lock, kind.name), self.mirrors, self.offline) for kind in kinds())
 
-    def base(self, engine: Engine, lock: VariantLock) -> BaseImage:
-        """Put the base onto the engine; the files of a bootstrap are in the store. Raises SourceError, EngineError."""
-        return locked_base(engine, lock.base, self.store, self.offline)
-
-    def image(self, engine: Engine, base: Base) -> BaseImage:
-        """Put one base onto the engine, and before it what it is made of."""
+    def base(self, engine: Engine, base: Base) -> BaseImage:
+        """Put a base onto the engine, and what it is made of into the store. Raises SourceError, EngineError."""
         self.files(base.locked_inputs())
-        return locked_base(engine, base, self.store, self.offline)
+        return locked_base(engine, base, self.mirrors.store, self.offline)
 
     def inputs(self, engine: Engine, label: str, rendered: Rendered, lock: VariantLock, drift: bool) -> Inputs:
         """All inputs of a build of the variant `label`, its base on the engine.
@@ -85,16 +80,15 @@ class Supplier:
             now, drifted = self.drifted(engine, lock, rendered)
         self.commits(now)
         served = ServedSet(rendered.sets, **{kind.name: getattr(now, kind.name) for kind in kinds()})
-        return Inputs(rendered, self.base(engine, now), served, lock, drifted)
+        return Inputs(rendered, self.base(engine, now.base), served, lock, drifted)
 
     def drifted(self, engine: Engine, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:
         """The lock with today's apt packages, fetched, and the differences."""
-        base, of_the_base = successor_base(lock.base, self.store)
+        base, of_the_base = successor_base(lock.base, self.mirrors.store)
         now = lock.model_copy(update={"base": base})
-        self.files(now.base.locked_inputs())
-        here = self.base(engine, now)
+        image = self.base(engine, base)
         # All packages are resolved again, as a newer one may need newer dependencies.
-        apt, as_of = lock_apt(rendered.installs, Tools(self.mirrors, engine, lambda: here))
+        apt, as_of = lock_apt(rendered.installs, Tools(self.mirrors, engine, lambda: image))
         now = now.model_copy(update={"apt": apt, "apt_as_of": as_of})
         self.files(now.locked_inputs())
         drift = (*of_the_base, *drifts(lock.apt, apt))
@@ -131,12 +125,12 @@ def fetch(targets: Sequence[Target], source: Path | None = None, data: bool = Fa
     if source:
         notify(f"{import_files(source, inputs, store)} files copied from {source}")
     with FetchDisplay(sys.stderr) as shown:
-        supplier = Supplier(store, mirrors, shown.on_progress)
+        supplier = Supplier(mirrors, shown.on_progress)
         files = supplier.files(inputs)
         commits = sum(supplier.commits(lock) for lock in locks)
         if engine:
             for lock in locks:
-                supplier.image(engine, lock.base)
+                supplier.base(engine, lock.base)
     if data:
         for target in targets:
             complete(lock_path(target.path), store)

@@ -198,7 +198,7 @@ class Kind:
         """What a lock has of this kind, for the SBOM. Of entries with the same package URL the last counts."""
         raise NotImplementedError
 
-    def fetch(self, entries: Sequence[Any], tools: Any, offline: bool) -> int:
+    def fetch(self, entries: Sequence[Any], mirrors: Mirrors, offline: bool) -> int:
         """Fetch entries that are not files into the store; returns how many were missing. Raises SourceError."""
         return 0
 

@@ -8,6 +8,7 @@ import secrets
 import tarfile
 from collections.abc import Iterator
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 
@@ -295,8 +296,9 @@ def test_a_host_without_mmdebstrap_is_reported_before_anything_is_fetched(store,
     monkeypatch.setattr("shutil.which", lambda name: None)
     base = Base(reference="debian:12", bootstrap=bootstrap(package("liba")))
     lock = VariantLock(reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64", base=base)
+    nowhere: Any = None  # nothing is fetched
     with pytest.raises(EngineError, match="mmdebstrap is not installed"):
-        Supplier(store, None).inputs(NoRegistry(), "x:cpu", None, lock, drift=False)  # no mirrors: nothing is fetched
+        Supplier(nowhere).inputs(NoRegistry(), "x:cpu", nowhere, lock, drift=False)
     engine = NoRegistry()
     engine.images[bootstrap_module.name_of(BOOKWORM, base.bootstrap)] = ImageInfo("sha256:1")
     check_base(engine, base)

@@ -42,7 +42,7 @@ BASE = Base(reference="debian:12", digest=f"sha256:{'0' * 64}")
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
     """A variant with a project at the branch `main`, and an engine that has its base and needs no apt."""
     monkeypatch.setattr(resolve, "lock_base", lambda *_: BASE)
-    monkeypatch.setattr(resolve, "locked_base", lambda *_: SimpleNamespace(architecture="amd64"))
+    monkeypatch.setattr("reprokit.image.lock.supplies.locked_base", lambda *_: SimpleNamespace(architecture="amd64"))
     monkeypatch.setattr(type(kind_of("apt")), "resolve", lambda *_: {"apt": (), "apt_as_of": ""})
     wheels = ["tool @ git+https://forge.test/team/tool@main"]
     return target_of(tmp_path, pins={"python": "3.11"}, blocks=["python", "wheels"], wheels=wheels)
@@ -51,7 +51,7 @@ def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Target:
 def locked(target: Target, store: Store, folder: Path, old: VariantLock | None = None, *update: str) -> VariantLock:
     """The lock of a target whose wheels are in `folder`."""
     mirrors = local_mirrors(store, pip=PipSettings(find_links=(folder.as_uri(),)))
-    return lock_variant(NONE, target, store, mirrors, old, update_of(update, target, old))
+    return lock_variant(NONE, target, mirrors, old, update_of(update, target, old))
 
 
 @pytest.mark.slow
@@ -137,8 +137,8 @@ def test_what_is_updated_follows_nothing(
     target = folder.add("new", "git")
     taken: list[str] = []
     monkeypatch.setattr(resolve, "lock_base", lambda *_: BASE)
-    monkeypatch.setattr(resolve, "locked_base", lambda *_: SimpleNamespace(architecture="amd64"))
-    monkeypatch.setattr(resolve, "Supplier", lambda *_: SimpleNamespace(files=lambda inputs: None))
+    image = SimpleNamespace(architecture="amd64")
+    monkeypatch.setattr(resolve, "Supplier", lambda *_: SimpleNamespace(base=lambda engine, base: image))
 
     def apt(kind: object, request: SimpleNamespace, tools: object) -> dict[str, object]:
         taken.extend(install.block for install in request.followed.sets)
@@ -146,7 +146,7 @@ def test_what_is_updated_follows_nothing(
 
     monkeypatch.setattr(type(kind_of("apt")), "resolve", apt)
     freed = update_of(update, target, None)
-    lock = lock_variant(NONE, target, store, local_mirrors(store), None, freed)
+    lock = lock_variant(NONE, target, local_mirrors(store), None, freed)
     assert (lock.base == BASE) is ("base" in update)
     assert taken == ([] if update else ["base", "python"])
 

@@ -14,6 +14,7 @@ from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, S
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
     from reprokit.supply.lock.model import GitCommit, VariantLock
+    from reprokit.supply.mirrors.places import Mirrors
 
 _GITHUB = re.compile(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?")
 
@@ -54,10 +55,10 @@ class Git(Kind):
                 place = {"vcs_url": f"git+{commit.url}@{commit.commit}"}
                 yield SbomEntry(PackageURL("generic", None, name, commit.commit, place))
 
-    def fetch(self, entries: Sequence[GitCommit], tools: Any, offline: bool) -> int:
+    def fetch(self, entries: Sequence[GitCommit], mirrors: Mirrors, offline: bool) -> int:
         from reprokit.supply.kinds.git.fetch import fetch_git
 
-        return fetch_git(entries, tools.mirrors, offline)
+        return fetch_git(entries, mirrors, offline)
 
     def server(self, entries: Sequence[GitCommit]) -> InputServer:
         from reprokit.supply.kinds.git.serve import Repositories
