@@ -29,6 +29,7 @@ from reprokit.image.labels import ImageLabels, image_name
 from reprokit.image.lock.read import StaleImage, freshness, stale_image
 from reprokit.image.lock.supplies import fetched
 from reprokit.nodes.forward import engine_of
+from reprokit.oci.canonical import canonical_digest_of
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input
@@ -188,13 +189,15 @@ def _opened(
         # The workspace of a node is a copy, which may differ from the checkout here.
         folder = workspace.locate(target.workspace, target.path)
         checkout = Checkout if engine.host.name else partial(checkout_of, folder)
+        built = engine.image(image.image_id)
         origin = BenchOrigin(
             input_hash=image.inputs,
             image_digest=image.image_id,
+            image_canonical=canonical_digest_of(built),
             image_state=image.state,
             image_stale=is_stale,
             image_verified=trust.verified(image.image_id),
-            lock_hash=ImageLabels.read(_labels(engine, image.image_id)).lock,
+            lock_hash=ImageLabels.read(built.labels if built else {}).lock,
             **vars(checkout()),
             node=engine.host.name,
             env_file=marks(variables),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from reprokit import consent
 from reprokit.bundle import signature
+from reprokit.bundle.layers import settings
 from reprokit.bundle.model import METADATA, SIGNATURE
 from reprokit.bundle.read import Bundle, opened
 from reprokit.bundle.verify import VerifiedBundle, verify
@@ -20,6 +21,7 @@ from reprokit.host.fit import ImageNeeds, require_image
 from reprokit.image import trust
 from reprokit.image.base.resolve import carried, carried_name
 from reprokit.image.labels import kind_of_name
+from reprokit.oci.canonical import canonical_digest, canonical_digest_of
 from reprokit.oci.loader import STEP, Loader, as_stored
 from reprokit.oci.model import INDEX, Image
 from reprokit.oci.store import Chain, Form, ImageStore, LayerChains
@@ -117,7 +119,7 @@ def load(
         new = not all(found for (source, _), found in zip(images, same, strict=True) if source is file)
         if new and SIGNATURE not in file.bundle.signed:
             notify(f"{file.bundle.path.name} is not signed: its maker is unknown")
-    kept = {image.name for (_, image), found in zip(images, same, strict=True) if found}
+    kept = {image.name for (_, image), found in zip(images, same, strict=True) if found or target.same_files(image)}
     if moved := [name for name, known in target.known.items() if known and name not in kept]:
         consent.require(f"there are other images called {', '.join(moved)}", "--replace", replace)
     for file, image in images:
@@ -173,27 +175,36 @@ class _Target:
             return False
         return present.id == self.store.form.id_of(as_stored(file, image, self.store))
 
+    def same_files(self, image: Image) -> str:
+        """The ID of the image with this name if it has the canonical digest of the bundle's image, else ""."""
+        present = self._engine.image(image.name)
+        digest = canonical_digest(image.diff_ids, settings(image.config))
+        return present.id if present and digest and canonical_digest_of(present) == digest else ""
+
     def load(self, file: VerifiedBundle, image: Image) -> None:
-        """Load the image and tag it.
+        """Load the image and tag it, unless another engine's writing of the same image has the name.
 
         Asks again if the name belongs by now to an image that the user was not asked about.
         """
-        with progress(f"loading {image.name}") as on_progress:
-            loader = Loader(file, image, self.store, on_progress)
-            loader.load()
+        image_id = "" if self.has(file, image) else self.same_files(image)
+        if not image_id:
+            with progress(f"loading {image.name}") as on_progress:
+                loader = Loader(file, image, self.store, on_progress)
+                loader.load()
+            image_id = loader.id
         # The user has agreed to bases (`check_names`).
         if trusted_by := self._trusted_by or ("load" if image.name in _bases(file.bundle) else ""):
-            trust.record(self._engine, loader.id, "trusted", trusted_by)
+            trust.record(self._engine, image_id, "trusted", trusted_by)
         before, known = self._engine.image_id(image.name), self.known[image.name]
-        if before == loader.id:
+        if before == image_id:
             self.loaded.present.append(image.name)
             return
         if before:
             consent.require(f"there is another image called {image.name} by now", "--replace", before in known)
             notify(f"{image.name} moved; it pointed to {before}")
         repository, _, tag = image.name.rpartition(":")
-        self._engine.tag(loader.id, repository, tag)
-        known.add(loader.id)
+        self._engine.tag(image_id, repository, tag)
+        known.add(image_id)
         self.loaded.new.append(image.name)
 
 

@@ -26,11 +26,13 @@ class ImageMetadata(Model):
     """One image in `reprokit.json`. Fields that only recipes have are empty for other images; sizes are in bytes.
 
     `id` is the digest of the config, `size` that of all layers uncompressed, `packed` that of the layers' blobs in this
-    bundle. `inputs` is the hash of the build's inputs.
+    bundle. `canonical` is the canonical digest, None if a layer cannot be understood. `inputs` is the hash of the
+    build's inputs.
     """
 
     name: f.Line
     id: Digest
+    canonical: Digest | None = None
     size: Size
     packed: Size = 0
     recipe: str = ""

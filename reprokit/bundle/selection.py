@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from reprokit.bundle.layers import settings
 from reprokit.bundle.model import ImageMetadata
 from reprokit.display import notify
 from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.image.labels import ImageLabels, image_name
+from reprokit.oci.canonical import canonical_digest
 from reprokit.oci.model import Image
 from reprokit.oci.read import engine_image
 from reprokit.recipe.find import is_recipe, recipe_file, recipe_files, target
@@ -40,6 +42,7 @@ def describe(image: Image, labels: Mapping[str, str]) -> ImageMetadata:
     return ImageMetadata(
         name=image.name,
         id=image.id,
+        canonical=canonical_digest(image.diff_ids, settings(image.config)) or None,
         size=sum(layer.size for layer in image.layers),
         packed=sum(layer.blob.size for layer in image.layers if layer.blob),
         recipe=found.recipe,

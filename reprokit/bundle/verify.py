@@ -1,6 +1,7 @@
 """Every byte of a bundle is hashed, on all cores, before anything of it is used.
 
-A layer is hashed twice in one pass: its blob, and the tar that it unpacks to, whose digest its image's config names.
+A layer is hashed twice in one pass: its blob, and the tar that it unpacks to, whose digest its image's config names. If
+the bundle has all layers of an image, the entries of that tar are read, too, to check the image's canonical digest.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Any
 import zstandard
 
 from reprokit.bundle.canonical_tar import Member, refuse
+from reprokit.bundle.layers import settings
 from reprokit.bundle.read import Bundle
 from reprokit.display import ByteProgress
 from reprokit.errors import UsageError
+from reprokit.oci.canonical import PassingLayers, canonical_digest
 from reprokit.oci.model import Layer, blob_path
 from reprokit.untrusted.limits import check_unpacked
 
@@ -64,7 +67,14 @@ def verify(bundle: Bundle, progress: ByteProgress = lambda done, total: None) ->
     if bundle.metadata.inputs:
         extras |= {blob_path(digest): digest for digest in bundle.metadata.inputs.blobs}
     sizes_of_extras = [bundle.members[path].size for path in extras]
+    stated = [
+        (image, described.canonical)
+        for image, described in zip(bundle.images, bundle.metadata.images, strict=True)
+        if described.canonical and all(layer.blob for layer in image.layers)
+    ]
+    new = [image for image, _ in stated if not canonical_digest(image.diff_ids, {})]
     work = _Work(bundle, progress, sum(sizes_of_extras) + sum(layer.descriptor.size for layer in layers))
+    work.passing = {diff_id for image in new for diff_id in image.diff_ids}
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         # The largest first, so that none of them runs alone at the end.
         sizes = {
@@ -90,6 +100,12 @@ def verify(bundle: Bundle, progress: ByteProgress = lambda done, total: None) ->
         total = sum(layer.size if layer.blob is None else found[layer.diff_id] for layer in image.layers)
         if total != described.size:
             refuse(f"{image.name}: its layers have {total} bytes, but the metadata says {described.size}", bundle.where)
+    for image in new:
+        work.entries.keep(image.diff_ids)
+    for image, claimed in stated:
+        # A claim about layers beyond a limit is not believed, but no contradiction either.
+        if (digest := canonical_digest(image.diff_ids, settings(image.config))) not in ("", claimed):
+            refuse(f"{image.name}: its canonical digest is {digest}, but the metadata says {claimed}", bundle.where)
     return VerifiedBundle(bundle, found)
 
 
@@ -151,6 +167,7 @@ class _Work:
         self.bundle, self.stopped = bundle, False
         self._progress, self._done, self._total, self._unpacked = progress, 0, total, 0
         self._lock = threading.Lock()
+        self.entries, self.passing = PassingLayers(), set[str]()
 
     def layer(self, layer: Layer) -> int:
         """The uncompressed size."""
@@ -159,6 +176,7 @@ class _Work:
         content, plain, size = unpacked(raw), hashlib.sha256(), 0
         bound, buffers = self.bundle.bounds[layer.diff_id], itertools.cycle((bytearray(BLOCK), bytearray(BLOCK)))
         what, where = f"the layer {layer.diff_id}", self.bundle.where
+        read = self.entries.begin(layer.diff_id) if layer.diff_id in self.passing else lambda block: None
         hashed: Future[None] | None = None
         # One block is hashed while the next is unpacked: a single layer often is most of the image.
         with ThreadPoolExecutor(1) as hashing:
@@ -167,6 +185,7 @@ class _Work:
                     if hashed:
                         hashed.result()
                     hashed = hashing.submit(plain.update, memoryview(buffer)[:count])
+                    read(bytes(memoryview(buffer)[:count]))
                     size += count
                     if size > bound:
                         refuse(f"{what} unpacks to more than the {bound} bytes that the metadata allows", where)
@@ -175,6 +194,8 @@ class _Work:
                     check_unpacked(self._unpacked, self._total, where)
             except zstandard.ZstdError:
                 refuse(f"{what} is damaged: it cannot be unpacked", where)
+            finally:
+                read(b"")
         raw.finish()
         if (found := f"sha256:{plain.hexdigest()}") != layer.diff_id:
             refuse(f"{what} is damaged: its digest is {found}", where)

@@ -23,6 +23,7 @@ from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.formatting import size as in_words
 from reprokit.host.disk import unwritable
+from reprokit.oci.canonical import PassingLayers, canonical_digest
 from reprokit.oci.compress import compress, copy
 from reprokit.oci.model import INDEX, Image, blob_path
 from reprokit.oci.read import BlobSink, Compress, Edit, read_images, unpacked_size
@@ -59,7 +60,7 @@ class ExportJob:
     changed: Changed = Changed()
     progress: ByteProgress = lambda done, total: None
 
-    def read(self, sink: BlobSink, packing: Compress = compress) -> list[Image]:
+    def read(self, sink: BlobSink, packing: Compress = compress, passing: PassingLayers | None = None) -> list[Image]:
         """Read the images into the sink and apply `changed`. Raises as `read_images`, and EngineError without space."""
         if self.engine is None:
             return []
@@ -70,7 +71,7 @@ class ExportJob:
         total = unpacked_size(self.engine, self.images, excluded)
         packing = SpaceEstimate(total, self.target.parent, copied=packing is copy).measured(packing)
         edits = self.changed.edits
-        images = read_images(self.engine, self.images, sink, self.without, self.progress, packing, edits)
+        images = read_images(self.engine, self.images, sink, self.without, self.progress, packing, edits, passing)
         return [self.changed.finish(image) for image in images]
 
     def metadata(self, images: Sequence[Image]) -> Metadata:
@@ -109,7 +110,11 @@ def write(job: ExportJob) -> Metadata:
         )
         expected = {layer for each in complete.images for layer in each.layers} - job.without
         tar = stack.enter_context(becoming(target, expected))
-        found = complete.read(tar)
+        cached = not job.changed.edits and all(canonical_digest(each.layers, {}) for each in complete.images)
+        passing = PassingLayers()
+        found = complete.read(tar, passing=None if cached else passing)
+        for image in [] if cached else found:
+            passing.keep(image.diff_ids)
         parts = sorted({add_workspace(tar, recipe) for recipe in job.workspaces}, key=lambda part: part.path)
         carried = inputs.add_inputs(tar, job.inputs, target.parent, store, job.progress) if job.inputs else None
         metadata = complete.metadata(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from reprokit.nodes.remote_load import load_script
 from reprokit.nodes.remote_staging import RemoteStaging, forget, prepare
 from reprokit.nodes.ssh import Lost, SshConnection, last_line
 from reprokit.oci.blob_folder import StoredBlob
+from reprokit.oci.canonical import canonical_digest_of
 from reprokit.oci.model import Image
 from reprokit.oci.store import Form
 from reprokit.untrusted.documents import parsed, understood
@@ -37,8 +39,8 @@ class Delivery:
 
     `doing` is the current work, `done` and `total` the bytes of layers present and expected on the node, `sent` the
     bytes sent so far. `complete` is false while layers are still packed: `total` then counts only the packed ones. At
-    the end `had` says whether the node had everything, `error` why it lacks the images, and `loaded` are the images'
-    IDs there, in order.
+    the end `had` says whether the node had everything, `error` why it lacks the images, and `loaded` are the IDs there
+    of the images that it loaded, by name.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Delivery:
         self.doing, self.done, self.total, self.complete, self.sent = "connecting", 0, 0, True, 0
         self.had = False
         self.error: ReprokitError | None = None
-        self.loaded: list[str] = []
+        self.loaded: dict[str, str] = {}
         self._stop = threading.Event()
         self._connection: SshConnection | None = None
         self._asked = False
@@ -97,12 +99,15 @@ class Delivery:
     def _once(self, connection: SshConnection) -> None:
         self._report("asking")
         engine = inventory(connection)
-        if not self._replace and (other := _others(engine, self._packing.images)):
+        others = _others(engine, self._packing.images)
+        same = {name for name in others if self._same_files(connection, name)}
+        if not self._replace and (other := [name for name in others if name not in same]):
             raise NameTaken(
                 f"other images have the names {', '.join(other)}", self.node.name, "to move the names: --replace"
             )
-        missing = _missing(self._packing.images, engine)
-        if not missing and all(engine.has(image) for image in self._packing.images):
+        images = [image for image in self._packing.images if image.name not in same]
+        missing = _missing(images, engine)
+        if not missing and all(map(engine.has, images)):
             forget(connection, self._sender, [layer for image in self._packing.images for layer in image.layers])
             self.had = not self._asked
             return
@@ -119,10 +124,20 @@ class Delivery:
             blobs[diff_id] = self._packing.spool.gzipped(diff_id) if form is Form.GZIP else spooled
             rest = [self._packing.spool.find(other) for other in missing[len(blobs) :]]
             self._put(staging, list(blobs.values()), rest)
-        images = [_with_blobs(image, blobs, engine) for image in self._packing.packed_images()]
-        layers = {layer.diff_id: layer.size for image in images for layer in image.layers}
+        packed = [
+            _with_blobs(image, blobs, engine) for image in self._packing.packed_images() if image.name not in same
+        ]
+        layers = {layer.diff_id: layer.size for image in packed for layer in image.layers}
         self._require_space(engine, form, sum(layers[diff_id] for diff_id in blobs))
-        self._load(connection, staging, images, blobs, form)
+        self._load(connection, staging, packed, blobs, form)
+
+    def _same_files(self, connection: SshConnection, name: str) -> bool:
+        """Whether the image of this name there is what another engine made of the same files and settings."""
+        if not (digest := self._packing.canonical[name]):
+            return False
+        answer = connection.run(f"docker image inspect --format '{{{{json .}}}}' {shlex.quote(name)}", limit_s=60)
+        with understood("the node's answer", self.node.name):
+            return answer.returncode == 0 and canonical_digest_of(ImageInfo.of(parsed(answer.stdout))) == digest
 
     def _put(self, staging: RemoteStaging, blobs: Sequence[StoredBlob], rest: Sequence[StoredBlob | None]) -> None:
         """Send the last of `blobs`; `rest` are the next ones, None while they are not packed."""
@@ -158,7 +173,7 @@ class Delivery:
         for image, loaded in each:
             if loaded != form.id_of(image):
                 raise EngineError(f"the node loaded another image as {image.name}", self.node.name)
-        self.loaded = ids
+        self.loaded = {image.name: loaded for image, loaded in each}
 
     def _require_space(self, engine: Inventory, form: Form, unpacked: int) -> None:
         """Raises EngineError if the engine's root folder lacks space for the layers and their archive."""

@@ -11,6 +11,7 @@ from reprokit.errors import UsageError
 from reprokit.image.labels import kind_of_name
 from reprokit.nodes.spool import Spool
 from reprokit.oci.blob_folder import StoredBlob
+from reprokit.oci.canonical import canonical_digest_of
 from reprokit.oci.model import Image
 from reprokit.oci.read import engine_image, layer_sizes, read_images
 
@@ -32,12 +33,15 @@ def image_to_send(engine: Engine, name: str) -> ImageInfo:
 class Packing:
     """Layers of images, packed once for all nodes; `sizes` are their approximate uncompressed bytes by diff ID.
 
+    `canonical` are the images' canonical digests by name, "" if they are not cached.
+
     `count` threads call `need` once each; then `pack` runs.
     """
 
     def __init__(self, engine: Engine, images: Sequence[ImageInfo], spool: Spool, count: int) -> None:
         self.spool, self.images = spool, tuple(images)
         self.sizes = {key: size for image in images for key, size in layer_sizes(engine, image).items()}
+        self.canonical = {image.name: canonical_digest_of(engine.image(image.id)) for image in images}
         self._engine, self._waiting = engine, count
         self._needed: set[str] = set()
         self._requested = False

@@ -50,7 +50,8 @@ def send(
                     delivery.stop()
                 raise
         for delivery in deliveries:
-            for image, there in zip(images, delivery.loaded, strict=False):
+            for image in images:
+                there = delivery.loaded.get(image.name, image.id)
                 if there != image.id and trust.known(image.id):
                     # A containerd store has another ID for the same image.
                     where = f"ssh://{delivery.node.name}"

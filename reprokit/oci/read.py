@@ -12,7 +12,8 @@ from typing import Protocol
 from reprokit.display import ByteProgress
 from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import EngineError, UsageError
-from reprokit.oci.compress import Write, compress
+from reprokit.oci.canonical import PassingLayers
+from reprokit.oci.compress import Hashed, Write, compress
 from reprokit.oci.docker_archive import ArchivedImage, ArchivedLayer, ArchiveReader, LayerPaths
 from reprokit.oci.model import Descriptor, Image, Layer
 
@@ -86,14 +87,16 @@ def read_images(
     progress: ByteProgress = lambda done, total: None,
     packing: Compress = compress,
     edits: Mapping[str, Edit] | None = None,
+    passing: PassingLayers | None = None,
 ) -> list[Image]:
     """The images in their order, out of one `save`; layers whose diff IDs are in `without` are excluded.
 
     `progress` gets uncompressed bytes, done and estimated. `edits` change layers, named by their diff IDs in the
-    engine. Raises EngineError if the engine gives less than it describes; whatever the sink raises.
+    engine; then `passing` gets all layers. Raises EngineError if the engine gives less than it describes; whatever the
+    sink raises.
     """
     paths = LayerPaths([each.layers for each in images])
-    pass_ = _Pass(sink, without, progress, unpacked_size(engine, images), packing, edits or {})
+    pass_ = _Pass(sink, without, progress, unpacked_size(engine, images), packing, edits or {}, passing)
     with contextlib.closing(engine.save(*(each.name for each in images))) as blocks:
         archive = ArchiveReader(blocks)
         for layer in archive.layers():
@@ -114,6 +117,7 @@ class _Pass:
     total: int
     packing: Compress
     edits: Mapping[str, Edit]
+    passing: PassingLayers | None
     done: int = 0
     layers: dict[str, Layer] = field(default_factory=dict)
     original: dict[str, str] = field(default_factory=dict)
@@ -121,13 +125,22 @@ class _Pass:
     def add(self, layer: ArchivedLayer, predicted: str | None) -> None:
         blocks = self._counted(layer.blocks)
         if edit := self.edits.get(predicted or ""):
-            packed = self._pack(edit(blocks))
+            blocks = edit(blocks)
+        content_id = ""
+        if self.passing:
+            blocks = self.passing.passing(blocks)
+        if edit:
+            packed = self._pack(blocks)
             self.original[layer.path] = predicted or ""
         elif predicted and (predicted in self.without or self.sink.present(predicted)):
             # A present blob has been compared with this digest before, and an excluded layer needs no check.
-            packed = Layer(predicted, sum(map(len, blocks)), self.sink.present(predicted))
+            content = Hashed()
+            size = sum(map(content.write if self.passing else len, blocks))
+            packed, content_id = Layer(predicted, size, self.sink.present(predicted)), content.digest
         else:
             packed = self._pack(blocks)
+        if self.passing:
+            self.passing.named(content_id or packed.diff_id)
         self.layers[layer.path] = replace(packed, blob=None) if packed.diff_id in self.without else packed
         self.original.setdefault(layer.path, packed.diff_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from reprokit.results.record import Record
 
 # The fields in which pooled records agree. Excluded: samples, time and the machine's state, which differ in each
 # measurement; clocks, which vary; reprokit's version, the schema, the facts about the machine and the image's
-# trust, which do not affect the result.
+# trust, which do not affect the result. `image_digest` is the canonical digest if it is known.
 IDENTITY = (
     "metric", "unit", "params", "recipe", "variant", "benchmark", "command", "input_hash", "image_digest", "commit",
     "dirty", "changes", "cpu", "threads", "gpu", "driver", "node", "environment", "files",
@@ -32,10 +32,11 @@ class Run(NamedTuple):
 
 @dataclass
 class Group:
-    """Records that agree in IDENTITY, whose values are `identity`."""
+    """Records that agree in IDENTITY, whose values are `identity`; `image_ids` are the engines' IDs of their image."""
 
     identity: Mapping[str, Any]
     runs: list[Run] = field(default_factory=list)
+    image_ids: set[str] = field(default_factory=set)
     repeated: int = 0
     _known: set[Run] = field(default_factory=set, repr=False)
 
@@ -81,6 +82,23 @@ def _facts(record: Record) -> dict[str, Any]:
     return {**{name: getattr(record, name) for name in IDENTITY}, "environment": without_clocks(record.environment)[0]}
 
 
+def same_images(records: Sequence[Record]) -> list[Record]:
+    """The records with the canonical digest for `image_digest` if it is known."""
+    canonical = _canonical((record.image_digest, record.image_canonical) for record in records)
+    return [
+        replace(each, image_digest=canonical[each.image_digest]) if each.image_digest in canonical else each
+        for each in records
+    ]
+
+
+def _canonical(stated: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The canonical digests by the engine's ID of the image; none for an image of which records state two."""
+    digests: dict[str, set[str]] = {}
+    for image_id, canonical in stated:
+        digests.setdefault(image_id, set()).update({canonical} - {""})
+    return {image_id: each.pop() for image_id, each in digests.items() if len(each) == 1}
+
+
 def without_clocks(environment: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     """Separate the clock rates, at any depth, from the rest of a program's environment.
 
@@ -105,12 +123,23 @@ def run_of(record: Record) -> Run:
 
 def groups(records: Iterable[Record]) -> list[Group]:
     """Group records that agree in IDENTITY, in order of first appearance."""
-    by_identity: dict[str, Group] = {}
+    by_id: dict[str, Group] = {}
+    stated: dict[tuple[str, str], None] = {}
     for record in records:
         key = identity(record)
-        if key not in by_identity:
-            by_identity[key] = Group(_facts(record))
-        by_identity[key].add(run_of(record))
+        if key not in by_id:
+            by_id[key] = Group(_facts(record))
+        by_id[key].add(run_of(record))
+        stated[record.image_digest, record.image_canonical] = None
+    canonical, by_identity = _canonical(stated), dict[str, Group]()
+    for group in by_id.values():
+        image_id = group.identity["image_digest"]
+        facts = {**group.identity, "image_digest": canonical.get(image_id, image_id)}
+        same = by_identity.setdefault(json.dumps(facts, sort_keys=True), Group(facts))
+        same.image_ids.add(image_id)
+        same.repeated += group.repeated
+        for run in group.runs:
+            same.add(run)
     return list(by_identity.values())
 
 

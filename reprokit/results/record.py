@@ -76,14 +76,16 @@ class Checkout:
 class BenchOrigin(Checkout):
     """What samples come from: the image, the workspace and the machine.
 
-    `input_hash` covers all inputs of the image, `lock_hash` the lock that it was built by. `image_state` is `built
-    here`, `trusted` or `unverified`, `image_stale` whether it was built from other inputs than recipe and lock had
-    then, `image_verified` the verdict of `reprokit verify` on it. `node` is a node's alias, empty for this machine.
-    `env_file` are marks of the values of `--env-file`.
+    `input_hash` covers all inputs of the image, `lock_hash` the lock that it was built by. `image_digest` is the
+    engine's ID of the image, `image_canonical` its canonical digest, the same on every engine, if it was computed.
+    `image_state` is `built here`, `trusted` or `unverified`, `image_stale` whether it was built from other inputs than
+    recipe and lock had then, `image_verified` the verdict of `reprokit verify` on it. `node` is a node's alias, empty
+    for this machine. `env_file` are marks of the values of `--env-file`.
     """
 
     input_hash: str
     image_digest: str
+    image_canonical: str = ""
     image_state: str = ""
     image_stale: bool | None = None
     image_verified: str = ""

@@ -20,7 +20,7 @@ from reprokit.recipe.yaml import scalar
 from reprokit.results import claims
 from reprokit.results.claims import JudgedClaim, Verdict
 from reprokit.results.formats import as_markdown
-from reprokit.results.likeness import Group, groups, key_of
+from reprokit.results.likeness import Group, groups, key_of, same_images
 from reprokit.results.plots import Plot, plots
 from reprokit.results.record import MachineState, Record
 from reprokit.results.roofline import is_constant
@@ -207,7 +207,7 @@ def _ran(recipe: Recipe, records: Sequence[Record], verdicts: Mapping[str, int])
 def _summaries(recipe: Recipe, records: Sequence[Record]) -> Iterator[ReportTable]:
     """The table that `bench` shows, if a benchmark has one, of the latest records of the latest image."""
     runs: dict[tuple[str, str], list[Record]] = {}
-    for record in records:
+    for record in same_images(records):
         runs.setdefault((record.variant, record.benchmark), []).append(record)
     for (_, name), run in runs.items():
         chosen = recipe.benchmarks[name].summary if name in recipe.benchmarks else None

@@ -8,7 +8,7 @@ from datetime import date
 
 from reprokit.errors import UsageError
 from reprokit.recipe.spelling import nearest
-from reprokit.results.likeness import Group, has_params, identity
+from reprokit.results.likeness import Group, has_params, identity, same_images
 from reprokit.results.record import Record
 
 _FIELDS = {
@@ -74,7 +74,8 @@ def _has(group: Group, field: str, value: str) -> bool:
     content = str(group.identity[field])
     if field in _PREFIXED:
         short = value.removeprefix("sha256:")
-        return len(short) >= _FEWEST and content.removeprefix("sha256:").startswith(short)
+        digests = {content, *(group.image_ids if field == "image_digest" else ())}
+        return len(short) >= _FEWEST and any(each.removeprefix("sha256:").startswith(short) for each in digests)
     return content == value
 
 
@@ -88,8 +89,9 @@ def old(records: Sequence[Record], before: str | None, last: int | None) -> list
         return [record for record in records if record.time < day]
     counts: dict[str, int] = {}
     old_records = []
-    for record in sorted(reversed(records), key=lambda record: record.time, reverse=True):
-        key = identity(record)
+    pairs = reversed([*zip(records, same_images(records), strict=True)])
+    for record, same in sorted(pairs, key=lambda pair: pair[0].time, reverse=True):
+        key = identity(same)
         counts[key] = counts.get(key, 0) + 1
         if counts[key] > (last or 0):
             old_records.append(record)

@@ -97,6 +97,9 @@ DEPTH = Limit("DEPTH", 64)
 # Entries of a tar, of a stranger's folder, or of all layers when packages are compared. Images with CUDA, conda and
 # torch have about 200 000.
 ENTRIES = Limit("ENTRIES", 300_000)
+# Paths looked at when the layers of images are applied: the folders of each name, and what a removed folder had.
+# An image of 300 000 files takes 3 million.
+LAYER_PATHS = Limit("LAYER_PATHS", 10_000_000)
 # Names and attributes of all entries of a layer that is compared. A layer of 200 000 files has 20 MB.
 ENTRY_TEXT = Limit("ENTRY_TEXT", 256 << 20)
 # Uncompressed bytes of layers that are written to disk to be compared.

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from reprokit.bundle.packages import differences
-from reprokit.verify.effect import Effect
-from reprokit.verify.entries import SEEN, LayerEntry, content_of
+from reprokit.oci.canonical import NOTES, OWN_LABELS
+from reprokit.oci.effect import Effect
+from reprokit.oci.entries import SEEN, LayerEntry, content_of
 
 Kind = Literal["time", "content", "removed", "added"]
 Look = Callable[[Iterator[bytes], Iterator[bytes]], str]
@@ -21,9 +22,6 @@ _KEPT = 1000
 _SHOWN = 200
 _PRINTED = 10  # changes of a layer
 _BYTES = 16
-# What the engine notes about a build, and what names its machine.
-_NOTES = {"Image", "Hostname", "Domainname", "AttachStdin", "AttachStdout", "AttachStderr", "ArgsEscaped"}
-_LABELS = {"reprokit.base", "reprokit.version"}
 
 
 @dataclass(frozen=True)
@@ -136,8 +134,8 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
                 # Of one name more than once, all count: which value a process gets is the runtime's affair.
                 flat[f"env {name}"] = f"{flat[f'env {name}']}, {text}" if f"env {name}" in flat else text
         elif key == "Labels" and isinstance(value, dict):
-            flat |= {f"label {name}": str(text) for name, text in value.items() if name not in _LABELS}
-        elif value and key not in _NOTES:
+            flat |= {f"label {name}": str(text) for name, text in value.items() if name not in OWN_LABELS}
+        elif value and key not in NOTES:
             flat[key] = json.dumps(value, sort_keys=True)
     return flat
 

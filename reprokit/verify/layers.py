@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 from reprokit import paths
 from reprokit.bundle.layers import instructions, instructions_of, settings
@@ -18,17 +18,15 @@ from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.host.disk import free_bytes, too_small
 from reprokit.oci.blob_folder import BlobFolder
+from reprokit.oci.canonical import canonical_digest, keep
 from reprokit.oci.compress import copy
+from reprokit.oci.effect import Effect, Files
+from reprokit.oci.entries import LayerEntry, entries
 from reprokit.oci.model import Image, Layer
 from reprokit.oci.read import engine_image, read_images
-from reprokit.supply.store import key_of
-from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import COMPARED
-from reprokit.verify.compare import settings as settings_of
-from reprokit.verify.effect import Effect, Files
-from reprokit.verify.entries import entries
 
-_LONGEST = 100
+_BLOCK = 1 << 20
 
 
 class ComparedImage(Protocol):
@@ -135,27 +133,21 @@ def written(one: ComparedImage, other: ComparedImage, folder: Path) -> dict[str,
 def effect(files: Files, layer: Path, where: str) -> Effect:
     """Apply a written layer to the files below it. Raises UsageError naming `where`."""
     with layer.open("rb") as file:
-        return files.apply(entries(file, where), where)
+        return files.apply(_entries(file, where), where)
+
+
+def _entries(file: IO[bytes], where: str) -> Iterator[tuple[str, LayerEntry]]:
+    return entries(iter(lambda: file.read(_BLOCK), b""), where)
 
 
 def digest(image: ComparedImage) -> str:
-    """The canonical digest of an image: of what each layer does, and of the settings, the same on every engine.
-
-    The whole image is read for it, once. Raises UsageError, EngineError.
-    """
-    own = settings_of(image.config)
-    with Folder(paths.private(paths.state() / "digests")) as kept:
-        name = key_of({"layers": list(image.diff_ids), "settings": own})
-        with suppress(OSError):
-            return kept.read(name, _LONGEST).decode("ascii")
-        with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch:
-            layers, files = written(image, image, Path(scratch)), Files()
-            effects = (effect(files, layers[diff_id], image.name) for diff_id in image.diff_ids)
-            done = [each.digest for each in effects if each]
-        found = f"sha256:{key_of({'layers': done, 'settings': own})}"
-        with kept.replacing(name) as file:
-            file.write(found.encode())
-    return found
+    """The canonical digest of an image, which is read whole if it is not cached. Raises UsageError, EngineError."""
+    if not canonical_digest(image.diff_ids, image.config):
+        with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch, ExitStack() as stack:
+            layers = written(image, image, Path(scratch))
+            files = (stack.enter_context(layers[diff_id].open("rb")) for diff_id in image.diff_ids)
+            keep(image.diff_ids, (_entries(file, image.name) for file in files), image.name)
+    return canonical_digest(image.diff_ids, image.config)
 
 
 def _bounded(folder: Path) -> Callable[[Iterable[bytes], Callable[[bytes], object]], Layer]:

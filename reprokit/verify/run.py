@@ -18,9 +18,9 @@ from reprokit.errors import ReprokitError
 from reprokit.host import command
 from reprokit.image.build import build
 from reprokit.image.run import BuildOptions
+from reprokit.oci.effect import Files
 from reprokit.recipe.find import Target
 from reprokit.verify.compare import ComparedLayer, changed_settings, compare_layers
-from reprokit.verify.effect import Files
 from reprokit.verify.layers import ComparedImage, ImageInEngine, effect, written
 
 Verdict = Literal["same", "other times", "differs"]

@@ -21,7 +21,7 @@ from reprokit.recipe.start import starting_recipe
 from tests.support import made as making
 from tests.support.damage import ALL, spoilt
 from tests.support.images import noise, tar_of
-from tests.support.made import Made, tar
+from tests.support.made import Made, canonical_of, tar
 from tests.support.names import unique
 from tests.support.strangers import entry, new_key, signed, workspace
 
@@ -57,6 +57,20 @@ def test_a_driver_that_is_too_old_is_reported_first(reprokit, engine, name, tmp_
     assert as_json() == {"loaded": [], "present": [name]}
     engine.remove_image(name, force=True)
     assert reprokit("load", path) == f"loaded {name}\nx.rkit is not signed: its maker is unknown\n"
+
+
+def test_another_engines_writing_of_the_same_image_is_present(reprokit, engine, name, tmp_path):
+    again = [LAYERS[0], tar_of({"bin/a": noise(50_000, 0), "bin/b": noise(50_000, 1)})]
+    digests = [canonical_of(layers) for layers in (LAYERS, again, LAYERS[:1])]
+    assert digests[0] == digests[1] != digests[2]
+    assert f"loaded {name}" in reprokit(
+        "load", Made.of({name: LAYERS}, canonical=digests[0]).write(tmp_path / "x.rkit")
+    )
+    loaded = engine.image(name)["Id"]
+    other = Made.of({name: again}, canonical=digests[1]).write(tmp_path / "y.rkit")
+    assert f"{name} is present already" in reprokit("load", other) and engine.image(name)["Id"] == loaded
+    less = Made.of({name: LAYERS[:1]}, canonical=digests[2]).write(tmp_path / "z.rkit")
+    assert "--replace" in reprokit("load", less, code=2)
 
 
 def test_damage_is_reported_before_the_engine_is_asked(reprokit, tmp_path, name, monkeypatch):

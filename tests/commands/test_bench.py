@@ -25,6 +25,7 @@ from reprokit.results.lines import read
 from reprokit.results.tables import of_run
 from reprokit.supply.lock.file import lock_path, write
 from reprokit.supply.lock.model import Base, Lock, VariantLock
+from reprokit.verify.layers import ImageInEngine, digest
 from tests.support.names import unique
 from tests.support.records import RECORD
 
@@ -130,10 +131,12 @@ def test_an_image_of_other_inputs_is_measured_only_with_stale(call, bench, error
     base = Base(reference="debian:12", digest=f"sha256:{'0' * 64}")
     lock = VariantLock(reprokit="0", inputs={}, python="3.11", glibc="2.36", machine="x86_64", base=base)
     write(lock_path(file), Lock(recipe=NAME, variants={"cuda": lock}))
+    canonical = digest(ImageInEngine.of(docker, f"reprokit/{cuda}"))
     forced = bench("cuda", "fine", "--stale")
     assert forced.exit_code == 0 and forced.stderr.count(" is stale: ") == 1
     records = read(tmp_path / "results" / f"{NAME}.jsonl")
     assert [(record.image_stale, record.lock_hash) for record in records] == [(False, ""), (True, "")]
+    assert [record.image_canonical for record in records] == ["", canonical]
     assert len({record.input_hash for record in records}) == 1
     assert "built from other inputs" in call("results", "show", NAME).stdout
     # If a file that the recipe names is missing, the state is unknown.

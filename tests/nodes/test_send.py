@@ -19,6 +19,7 @@ from reprokit.nodes.remote_load import load_script
 from reprokit.oci.blob_folder import StoredBlob
 from reprokit.oci.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer, blob_path, digest_of
 from reprokit.oci.store import Form
+from reprokit.verify.layers import ImageInEngine, digest
 from tests.support.cluster import Cluster
 from tests.support.images import Images, noise
 from tests.support.machine import Machine
@@ -126,6 +127,24 @@ def test_a_name_on_a_node_moves_only_with_replace(nodes, user, images, small):
     assert user.send(name, node.login, other.login).returncode == 2 and same(images, name, other)
     assert user.send(name, node.login, "--replace").returncode == 0
     assert same(images, name, node)
+
+
+def test_another_engines_writing_of_the_same_image_is_present(nodes, user, images, monkeypatch):
+    """Its layer repeats the file of the layer below, so it is another image with the same canonical digest."""
+    node, base = nodes["node1"], images.base("canonical", {"a": b"1"})
+    name, more = f"{images.prefix}-same:1", [("b", b"2"), ("a", b"1")]
+    images.names.append(name)
+    once, twice = (images.on(base, f"once{count}", [dict(more[:count])]) for count in (1, 2))
+    images.engine.tag(once, *name.split(":"))
+    assert user.send(name, node.login).returncode == 0
+    images.engine.tag(twice, *name.split(":"))
+    theirs = node.engine().image(name)["Id"]
+    assert user.send(name, node.login).returncode == 2  # nobody has read the layers
+    monkeypatch.setenv("REPROKIT_HOME", user.environment["REPROKIT_HOME"])
+    assert len({digest(ImageInEngine.of(images.engine, each)) for each in (once, twice)}) == 1
+    sent = user.send(name, node.login, "--json")
+    assert sent.returncode == 0 and json.loads(sent.stdout)["nodes"][0]["present"]
+    assert node.engine().image(name)["Id"] == theirs != images.engine.image(name)["Id"]
 
 
 def test_a_broken_session_is_resumed(nodes, user, images, large):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from reprokit.results.likeness import IDENTITY, differing, groups, identity
 from reprokit.results.record import MachineFacts, MachineState, json_schema
-from reprokit.results.selection import old
+from reprokit.results.selection import old, selection
 from tests.support.paths import ROOT
 
 CHANGES = {
@@ -109,3 +109,29 @@ def test_an_image_that_differs_from_its_lock_is_a_doubt(record):
 def test_the_last_records_of_one_second_stay(record):
     records = [record(samples=(float(n), 9.0)) for n in range(3)]
     assert old(records, None, 1) == [records[1], records[0]]
+
+
+def test_two_engines_images_of_one_canonical_digest_are_the_same_image(record):
+    one, other = (
+        record(image_digest="sha256:aa11", image_canonical="sha256:cc"),
+        record(image_digest="sha256:bb22", samples=(1.0, 2.0)),
+    )
+    assert len(groups([one, other])) == 2
+    stated = replace(other, image_canonical="sha256:cc", samples=(1.0, 2.5))
+    (pooled,) = groups([one, other, stated])  # also the record from before the digest was computed
+    assert pooled.identity["image_digest"] == "sha256:cc" and len(pooled.runs) == 3
+    for word in ("aa11", "bb22"):
+        assert selection(word, [pooled]).groups([pooled]) == [pooled]
+    assert old([one, stated], None, 1) == [one]
+
+
+def test_a_record_with_another_images_digest_spoils_no_other(record):
+    honest = record(image_digest="sha256:aa", image_canonical="sha256:cc")
+    # Other inputs stay apart whatever image a record claims.
+    forged = record(image_digest="sha256:ee", image_canonical="sha256:cc", input_hash="00" * 32)
+    assert len(groups([honest, forged])) == 2
+    # If records contradict each other about an image, the engine's ID counts.
+    lying = record(image_digest="sha256:aa", image_canonical="sha256:dd")
+    other = record(image_digest="sha256:bb", image_canonical="sha256:dd", samples=(1.0, 2.5))
+    pooled = groups([honest, lying, other])
+    assert [group.identity["image_digest"] for group in pooled] == ["sha256:aa", "sha256:dd"]

@@ -12,7 +12,9 @@ from typing import Any
 
 import zstandard
 
+from reprokit.bundle.layers import settings
 from reprokit.bundle.model import small_files
+from reprokit.oci.canonical import PassingLayers, canonical_digest
 from reprokit.oci.layout import header
 from reprokit.oci.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer, blob_path, digest_of
 from tests.support.names import WORKER
@@ -33,6 +35,16 @@ def config_of(layers: Sequence[bytes], labels: dict[str, str] | None = None) -> 
         "rootfs": {"type": "layers", "diff_ids": [digest_of(layer) for layer in layers]},
     }
     return json.dumps(value).encode()
+
+
+def canonical_of(layers: Sequence[bytes]) -> str:
+    """The canonical digest of the image that a `Made` has of these layers."""
+    passing, diff_ids = PassingLayers(), [digest_of(layer) for layer in layers]
+    for layer, diff_id in zip(layers, diff_ids, strict=True):
+        assert list(passing.passing([layer])) == [layer]
+        passing.named(diff_id)
+    passing.keep(diff_ids)
+    return canonical_digest(diff_ids, settings(config_of(layers)))
 
 
 @dataclass

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
+from reprokit.oci.effect import Effect, Files
+from reprokit.oci.entries import entries
 from reprokit.verify.compare import ComparedLayer, changed_settings, compare_layers
-from reprokit.verify.effect import Effect, Files
-from reprokit.verify.entries import entries
 
 Member = tuple[str, bytes | None, dict[str, object]]
 
@@ -152,6 +152,37 @@ def test_an_effect_is_the_same_however_it_is_written(tmp_path: Path, one: list[M
         effect(layer(tmp_path / "below", BELOW), files)
         digests.append(effect(layer(tmp_path / "layer", members), files).digest)
     assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [("etc/c", b"3", {}), ("etc/.wh.c", b"", {})],
+        [("etc/c", b"3", {}), (".wh.etc", b"", {})],
+        [("lib/c", b"3", {}), ("etc/.wh.c", b"", {})],
+        [("etc/.wh...", b"", {})],
+    ],
+)
+def test_a_whiteout_that_engines_read_differently_is_refused(tmp_path: Path, members: list[Member]):
+    files = Files()
+    effect(layer(tmp_path / "below", BELOW), files)
+    with pytest.raises(UsageError, match=r"engines understand /.* differently"):
+        effect(layer(tmp_path / "layer", members), files)
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        [*((f"{n}", b"", {}) for n in range(600)), *[(".wh..wh..opq", b"", {})] * 600],
+        [("a", b"", dict(type=tarfile.SYMTYPE, linkname="a/a")), *[("a/x", b"", {})] * 3000],
+        [("d/" * 1000 + str(n), b"", {}) for n in range(400)],
+    ],
+    ids=["opaque marks", "a loop of links", "deep names"],
+)
+def test_paths_that_cost_much_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, members: list[Member]):
+    monkeypatch.setenv("REPROKIT_LIMIT_LAYER_PATHS", "100000")
+    with pytest.raises(UsageError, match="more than 100000 paths looked at"):
+        effect(layer(tmp_path / "layer", members))
 
 
 @pytest.mark.parametrize(

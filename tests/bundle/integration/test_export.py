@@ -21,6 +21,7 @@ from reprokit.bundle import signature
 from reprokit.bundle.model import METADATA, SIGNATURE, Metadata
 from reprokit.engine import Engine
 from reprokit.oci.model import INDEX, blob_path
+from reprokit.verify.layers import ImageInEngine, digest
 from tests.support.export_kills import kill_and_repeat
 from tests.support.exporting import contents, export
 from tests.support.images import Images, noise
@@ -200,7 +201,7 @@ def image(images: Images) -> str:
     return images.base("recipe", {"a": noise(1 << 16, 3)}, [f"LABEL {lines}"])
 
 
-def test_a_workspace_is_packed_without_owners_beside_labels_and_recipe(here: Path, image: str) -> None:
+def test_a_workspace_is_packed_without_owners_beside_labels_and_recipe(here: Path, images: Images, image: str) -> None:
     out = here / "x.rkit"
     export(image, "-o", str(out), "--with-workspace")
     entries = contents(out)
@@ -221,6 +222,7 @@ def test_a_workspace_is_packed_without_owners_beside_labels_and_recipe(here: Pat
     assert (described.pins, described.min_driver) == ({"python": "3.11"}, "450.36")
     assert (described.recipe_text, described.lock_text) == (RECIPE, "")
     assert described.size > described.packed > 0
+    assert described.canonical == digest(ImageInEngine.of(images.engine, image))
 
 
 def test_a_missing_workspace_lock_or_recipe_is_reported(here: Path, image: str) -> None:

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reprokit.errors import UsageError
-from reprokit.verify.entries import FOLDER, HARD_LINK, LINK, LayerEntry
+from reprokit.oci.entries import FOLDER, HARD_LINK, LINK, EntryTotal, LayerEntry
+from reprokit.untrusted.limits import LAYER_PATHS
 
 _REMOVED, _OPAQUE, _META = ".wh.", ".wh..wh..opq", ".wh..wh."
 _MOST_LINKS = 40
@@ -46,23 +47,29 @@ class Effect:
 class Files:
     """The files of an image, to which layers are applied from the base up."""
 
-    def __init__(self) -> None:
+    def __init__(self, total: EntryTotal | None = None) -> None:
+        self._total = total or EntryTotal()
         self._paths: dict[str, LayerEntry] = {}
         self._inside: dict[str, set[str]] = {}
         self._before: dict[str, LayerEntry | None] = {}
         self._linked: dict[str, set[str]] = {}
 
     def copy(self) -> Files:
-        other = Files()
+        other = Files(self._total)
         other._paths = dict(self._paths)
         other._inside = {folder: set(names) for folder, names in self._inside.items()}
         return other
 
     def apply(self, layer: Iterable[tuple[str, LayerEntry]], where: str) -> Effect:
-        """Raises UsageError naming `where` for a hard link to nothing."""
+        """Raises UsageError naming `where` for a hard link to nothing, an ambiguous whiteout, and beyond a limit.
+
+        By OCI's specification a whiteout hides only what lower layers have; moby also removes what its own layer made
+        before, and the folder above for `.wh...`.
+        """
         self._before, self._linked = {}, {}
         new: set[str] = set()
         for name, entry in layer:
+            LAYER_PATHS.check(self._total.paths, "paths looked at to apply layers", where)
             path = self._resolved(name)
             folder, base = posixpath.split(path)
             if base == _OPAQUE:
@@ -71,7 +78,10 @@ class Files:
                 continue
             elif base.startswith(_REMOVED):
                 gone = posixpath.normpath(posixpath.join(folder, base[len(_REMOVED) :]))
-                self._remove([*self._below(gone), gone])
+                removed = [*self._below(gone), gone]
+                if base == f"{_REMOVED}.." or not new.isdisjoint(removed):
+                    raise UsageError(f"a layer is damaged: engines understand {path[:200]} differently", where)
+                self._remove(removed)
             elif entry.kind == HARD_LINK:
                 self._link(path, self._resolved(entry.target), new, where)
                 new.add(path)
@@ -103,6 +113,7 @@ class Files:
         found, waiting = [], [folder]
         while waiting:
             for path in self._inside.get(waiting.pop(), ()):
+                self._total.paths += 1
                 waiting.append(path)
                 if not but or path not in but:
                     found.append(path)
@@ -122,6 +133,7 @@ class Files:
         parts = posixpath.normpath(f"/{name}").strip("/").split("/")
         path, links = "/", 0
         while len(parts) > 1:
+            self._total.paths += 1
             path = posixpath.normpath(posixpath.join(path, parts.pop(0)))
             entry = self._paths.get(path)
             if entry and entry.kind == LINK and links < _MOST_LINKS:
@@ -132,6 +144,9 @@ class Files:
 
     def _effect(self) -> Effect:
         made, times, removed = {}, {}, set()
+        # Of the paths of one file all but the first name that one, whatever the order in the layer.
+        groups = {id(group): group for group in self._linked.values()}
+        first = {key: min(group) for key, group in groups.items()}
         for path, was in self._before.items():
             name = path[1:] or "."
             entry = self._paths.get(path)
@@ -139,14 +154,10 @@ class Files:
                 if was:
                     removed.add(name)
                 continue
-            self._paths[path] = entry = self._with_link(path, entry)
+            same = first.get(id(self._linked.get(path)), path)
+            self._paths[path] = entry = entry.same_file_as("" if same == path else same)
             if was is None or was.seen != entry.seen:
                 made[name] = entry
             elif was.unseen[0] != entry.unseen[0]:
                 times[name] = entry
         return Effect(made, times, frozenset(removed))
-
-    def _with_link(self, path: str, entry: LayerEntry) -> LayerEntry:
-        """Of the paths of one file all but the first name that one, whatever the order in the layer."""
-        first = min(self._linked.get(path, {path}))
-        return entry.same_file_as("" if first == path else first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import IO
 
@@ -49,12 +49,21 @@ class LayerEntry:
         return replace(self, seen=(*self.seen[:_SAME_FILE], path, *self.seen[_SAME_FILE + 1 :]))
 
 
-def entries(file: IO[bytes], where: str) -> Iterator[tuple[str, LayerEntry]]:
-    """The entries of an uncompressed layer in their order, with their paths.
+@dataclass
+class EntryTotal:
+    """Layers that are understood together: entries, bytes of their texts, and paths that were looked at."""
+
+    entries: int = 0
+    text: int = 0
+    paths: int = 0
+
+
+def entries(blocks: Iterable[bytes], where: str, total: EntryTotal | None = None) -> Iterator[tuple[str, LayerEntry]]:
+    """The entries of an uncompressed layer in their order, with their paths; `total` counts them.
 
     Raises UsageError naming `where` if the layer is damaged or exceeds a limit.
     """
-    stream, text = Stream(iter(lambda: file.read(_BLOCK), b"")), 0
+    stream, total = Stream(blocks), total or EntryTotal()
     try:
         for member in members(stream, where, ENTRIES):
             offset, content = stream.tell(), hashlib.sha256()
@@ -72,8 +81,10 @@ def entries(file: IO[bytes], where: str) -> Iterator[tuple[str, LayerEntry]]:
                 "",
                 content.hexdigest() if size else "",
             )
-            text += len(member.name) + sum(map(len, seen))
-            ENTRY_TEXT.check(text, "bytes of names in a layer", where)
+            total.entries += 1
+            ENTRIES.check(total.entries, "entries in layers", where)
+            total.text += len(member.name) + sum(map(len, seen))
+            ENTRY_TEXT.check(total.text, "bytes of names in layers", where)
             yield member.name, LayerEntry(seen, (member.mtime, member.uname, member.gname), offset, size)
     except (tarfile.TarError, EOFError) as error:
         raise UsageError(f"a layer is damaged: {error}", where) from None
