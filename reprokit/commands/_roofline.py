@@ -14,7 +14,7 @@ from reprokit.errors import UsageError
 from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.compat.peaks import DevicePeaks
+    from reprokit.compat.gpu import DevicePeaks
     from reprokit.profiling.peaks import MeasuredPeaks
     from reprokit.results.roofline import RooflinePoint
 
@@ -37,7 +37,7 @@ def roofline(
     the points of the variant's latest results on the same hardware, where they counted their work.
     """
     from reprokit.compat.facts import bundled
-    from reprokit.compat.peaks import known_peaks, peaks_of
+    from reprokit.compat.gpu import known_peaks, peaks_of
     from reprokit.profiling.roofline import measure, points_of, roofs, thread_counts
     from reprokit.results.plots import check_suffix
     from reprokit.tables import paragraph

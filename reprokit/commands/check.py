@@ -99,7 +99,7 @@ def _about_this_host(finding: Finding) -> Finding:
 def _needs_several_pins(facts: Facts, stack: Stack, findings: list[Finding]) -> bool:
     """Whether no single pin ends all errors, and `solve`, which sees pins only, finds several that do."""
     from reprokit.compat.evaluate import judge, one_pin_is_enough
-    from reprokit.compat.solve.search import passing
+    from reprokit.compat.solve import passing
     from reprokit.compat.view import View
 
     stack = replace(stack, host=None)  # what this machine lacks is no error of the pins

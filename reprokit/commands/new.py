@@ -11,8 +11,8 @@ from reprokit.commands import _options as options
 from reprokit.untrusted.terminal import echo
 
 if TYPE_CHECKING:
-    from reprokit.importing.recipe_of import ImportedRecipe
-    from reprokit.importing.wheel_changes import WheelChanges
+    from reprokit.importing.decision import ImportedRecipe
+    from reprokit.importing.repair import WheelChanges
 
 
 def new(
@@ -66,14 +66,13 @@ def new(
 def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedRecipe, WheelChanges]:
     """The recipe of a repository, with a summary of what was decided, and what finds versions for its repair."""
     from reprokit.compat.facts import bundled
-    from reprokit.importing.asof import moment_of
-    from reprokit.importing.sources import opened
+    from reprokit.importing.tree import moment_of, opened
     from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
     try:
         from reprokit.importing.recipe_of import recipe_of
-        from reprokit.importing.wheel_changes import WheelChanges
+        from reprokit.importing.repair import WheelChanges
     except ModuleNotFoundError as error:
         from reprokit.errors import UsageError
         from reprokit.installation import extra_command

@@ -14,7 +14,7 @@ from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.compat.model import Stack
-    from reprokit.compat.solve.search import Solution
+    from reprokit.compat.solve import Solution
 
 
 def solve(
@@ -32,7 +32,7 @@ def solve(
     from reprokit.commands._findings import summary
     from reprokit.compat.evaluate import evaluate
     from reprokit.compat.facts import bundled
-    from reprokit.compat.solve.search import solve as solved
+    from reprokit.compat.solve import solve as solved
     from reprokit.compat.stack import requested_machine
     from reprokit.errors import UsageError
     from reprokit.recipe import find

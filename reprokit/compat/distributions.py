@@ -11,23 +11,14 @@ from pydantic import BaseModel, ConfigDict
 
 # Modules of older standard libraries.
 _GONE = {
-    "distutils",
-    "imp",
-    "asyncore",
-    "asynchat",
-    "smtpd",
-    "cgi",
-    "telnetlib",
-    "pipes",
-    "crypt",
-    "audioop",
+    "distutils", "imp", "asyncore", "asynchat", "smtpd", "cgi", "telnetlib", "pipes", "crypt", "audioop",
     "__main__",
-}
+}  # fmt: skip
 # Modules of Python 2's standard library whose names changed.
 PYTHON_2 = {
-    "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleHTTPServer", "SocketServer", "StringIO",
-    "Tkinter", "cPickle", "cStringIO", "commands", "cookielib", "copy_reg", "httplib", "htmlentitydefs", "robotparser",
-    "thread", "urllib2", "urlparse", "xmlrpclib",
+    "BaseHTTPServer", "ConfigParser", "Cookie", "HTMLParser", "Queue", "SimpleHTTPServer", "SocketServer",
+    "StringIO", "Tkinter", "cPickle", "cStringIO", "commands", "cookielib", "copy_reg", "httplib", "htmlentitydefs",
+    "robotparser", "thread", "urllib2", "urlparse", "xmlrpclib",
 }  # fmt: skip
 
 

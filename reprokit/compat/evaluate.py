@@ -6,18 +6,18 @@ The same facts and the same stack give the same list.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import releases, suggestions
+from reprokit.compat.known import build_of_cuda, releases, suggestions
 from reprokit.compat.model import SEVERITIES, Finding, ResolvedVersion, Stack
 from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import RULES
-from reprokit.compat.torch_wheel import build_of_cuda
 from reprokit.compat.version import begins, key, key_or_zero, public
 from reprokit.compat.view import View
+from reprokit.recipe.pin_names import NOT_ON_PYPI
 
 _FULL_CHECKS = 6  # candidates that are also checked with all other rules; each costs a complete evaluation
 
@@ -272,3 +272,52 @@ def _drivers(view: View) -> list[str]:
         found.update(toolkit.driver_by_release.values())
         found.update(d for d in (toolkit.driver_min, toolkit.family_driver_min) if d)
     return sorted(found, key=key)
+
+
+def package_errors(facts: Facts, stack: Stack) -> list[tuple[CompatRule, Finding]]:
+    """The errors that other versions of resolved packages may end: those between packages, or with Python."""
+    return [(r, f) for r, f in judge(View(facts, stack)) if f.severity == "error" and _is_about_packages(f, stack)]
+
+
+def _is_about_packages(finding: Finding, stack: Stack) -> bool:
+    names = [subject.partition("=")[0] for subject in finding.subjects]
+    packages = {name for name in (*stack.pins, *stack.resolved) if name not in NOT_ON_PYPI}
+    return any(name in stack.resolved for name in names) and set(names) <= packages | {"python"}
+
+
+def bounds(facts: Facts, stack: Stack, fixed: Collection[str]) -> Iterator[tuple[str, Finding]]:
+    """Requirements such as `numpy<2.0`, each with the error that it ends; bounds from above come first.
+
+    The packages in `fixed`, and the pins, keep their versions.
+    """
+    view = View(facts, stack)
+    for rule, finding in package_errors(facts, stack):
+        names = [subject.partition("=")[0] for subject in finding.subjects]
+        free = [name for name in names if name in stack.resolved and name not in (*fixed, *stack.pins)]
+        around = [(name, *_bounds_of(rule, finding, view, name)) for name in free]
+        yield from ((f"{name.replace('_', '-')}<{below}", finding) for name, below, _ in around if below)
+        yield from ((f"{name.replace('_', '-')}>={least}", finding) for name, _, least in around if least)
+
+
+def _bounds_of(rule: CompatRule, finding: Finding, view: View, name: str) -> tuple[str, str]:
+    """The oldest of the releases around the present one that have the error, and the next newer one without it.
+
+    Each is empty if no older or newer release is without the error.
+    """
+    pin, known = view.pin(name), releases(view.facts, name)
+    present = key(pin.versions[0] if pin and pin.versions else "0")
+    older, newer = [v for v in known if key(v) <= present], [v for v in known if key(v) > present]
+
+    def fails(version: str) -> bool:
+        found = judge(view.changed(name, version), [rule])
+        return any(
+            f.severity == "error" and _other_subjects(f, name) == _other_subjects(finding, name) for _, f in found
+        )
+
+    first = next((i for i, v in reversed(list(enumerate(older))) if not fails(v)), -1) + 1
+    below = older[first] if 0 < first < len(older) else ""
+    return below, next((v for v in newer if not fails(v)), "")
+
+
+def _other_subjects(finding: Finding, name: str) -> set[str]:
+    return {subject for subject in finding.subjects if subject.partition("=")[0] != name}

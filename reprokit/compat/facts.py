@@ -9,9 +9,7 @@ from typing import Any, TypeVar, get_type_hints
 
 from pydantic import TypeAdapter
 
-from reprokit.compat import image_schema, schema
-from reprokit.compat import package_schema as packages
-from reprokit.compat.requires_schema import Clash, PackageFacts
+from reprokit.compat import schema
 from reprokit.recipe import yaml
 
 T = TypeVar("T")
@@ -23,32 +21,32 @@ class Facts:
     """Each attribute raises pydantic's ValidationError if its file does not follow the schema."""
 
     apis: dict[str, dict[str, schema.Api]]
-    clashes: tuple[Clash, ...]
+    clashes: tuple[schema.Clash, ...]
     cmake: schema.CmakeFacts
     cuda: schema.CudaFacts
-    cudnn: packages.CudnnFacts
-    cutlass: packages.CutlassFacts
-    dgl: packages.DglFacts
+    cudnn: schema.CudnnFacts
+    cutlass: schema.CutlassFacts
+    dgl: schema.DglFacts
     distros: schema.DistroFacts
-    flash_attn: packages.FlashAttentionFacts
+    flash_attn: schema.FlashAttentionFacts
     frameworks: dict[str, tuple[schema.FrameworkBuild, ...]]
     gcc: schema.GccFacts
     glibc: dict[str, tuple[schema.Needs, ...]]
     gpus: schema.GpuFacts
-    images: image_schema.ImageFacts
-    llvm: packages.LlvmFacts
-    numpy: packages.NumpyFacts
+    images: schema.ImageFacts
+    llvm: schema.LlvmFacts
+    numpy: schema.NumpyFacts
     peaks: schema.PeakFacts
-    projects: dict[str, packages.BareProject]
+    projects: dict[str, schema.BareProject]
     python: schema.Releases
     released: schema.ReleaseDates
     sources: dict[str, str]
-    torch: schema.Table[packages.TorchRelease]
-    torch_build: packages.TorchBuildFacts
-    torchvision: schema.Table[packages.TorchvisionRelease]
-    transformers: packages.TransformersFacts
-    tvm: packages.TvmFacts
-    wheels: dict[str, schema.Table[packages.WheelRelease]]
+    torch: schema.Table[schema.TorchRelease]
+    torch_build: schema.TorchBuildFacts
+    torchvision: schema.Table[schema.TorchvisionRelease]
+    transformers: schema.TransformersFacts
+    tvm: schema.TvmFacts
+    wheels: dict[str, schema.Table[schema.WheelRelease]]
 
     def __init__(self) -> None:
         self._derived: dict[str, Any] = {}
@@ -67,9 +65,10 @@ class Facts:
         found: T = self._derived[name]
         return found
 
-    def package(self, name: str) -> PackageFacts:
+    def package(self, name: str) -> schema.PackageFacts:
         """What releases of a package of PyPI require, from `facts/requires/NAME.yaml`; empty without that file."""
-        return self.derived(f"package {name}", lambda _: PackageFacts.model_validate(read(f"requires/{name}", {})))
+        file = f"requires/{name}"
+        return self.derived(f"package {name}", lambda _: schema.PackageFacts.model_validate(read(file, {})))
 
     def cite(self, source: str) -> str:
         """The citation behind an id of sources.yaml; the id itself if it has none."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import NamedTuple
 
 from reprokit.compat.model import PURPOSES, Purpose, Severity
 from reprokit.compat.version import older
@@ -22,8 +23,7 @@ class Verdict:
     doubtful: bool = False
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(NamedTuple):
     """A verdict on what the user wrote: `subjects` are the pins, GPUs or requirements that do not fit together.
 
     Without a verdict there is no problem.
@@ -55,27 +55,61 @@ def rule(
 
 
 def combination_rule(
-    name: str, of: str, changes: str | None = None, purposes: tuple[Purpose, ...] = PURPOSES
-) -> Callable[[Callable[..., Iterator[Verdict]]], CompatRule]:
+    name: str, of: str, changes: str | None = None, purposes: tuple[Purpose, ...] = PURPOSES, about: str = ""
+) -> Callable[[Callable[..., Iterable[Verdict]]], CompatRule]:
     """Make a rule of a function that judges one combination of releases: `judge(view, *releases)`.
 
     Its first verdict counts. `of` names what is combined (see `View.sides`), separated by blanks. The rule is silent
     if the stack has no such pin or no fact knows its version. `changes` are the pins among `of` unless given.
     """
 
-    def made(judge: Callable[..., Iterator[Verdict]]) -> CompatRule:
+    def made(judge: Callable[..., Iterable[Verdict]]) -> CompatRule:
         def check(view: View) -> Iterator[Problem]:
-            for sides in product(*(view.sides(each) for each in of.split())):
-                combinations = product(*(side.releases for side in sides))
-                verdicts = (
-                    (" with ".join(label for label, _ in each if label), judge(view, *(value for _, value in each)))
-                    for each in combinations
-                )
-                yield Problem(tuple(side.subject for side in sides), combined(verdicts))
+            return problems(view, of.split(), judge)
 
-        return CompatRule(name, check, tuple((of if changes is None else changes).split()), purposes)
+        return CompatRule(name, check, tuple((of if changes is None else changes).split()), purposes, about)
 
     return made
+
+
+def combination_rules(
+    name: str,
+    of: str,
+    each: Iterable[str | tuple[str, ...]],
+    changes: str | None = None,
+    purposes: tuple[Purpose, ...] = PURPOSES,
+) -> Callable[[Callable[..., Iterable[Verdict]]], tuple[CompatRule, ...]]:
+    """Make a combination rule for each name, or each tuple of names.
+
+    Names replace `{}` in the texts, and follow the view among the arguments: `judge(view, *names, *releases)`. The
+    first name is the pin that the rule is about.
+    """
+
+    def made(judge: Callable[..., Iterable[Verdict]]) -> tuple[CompatRule, ...]:
+        rules = []
+        for names in ((entry,) if isinstance(entry, str) else entry for entry in each):
+            texts = (name.format(*(one.replace("_", "-") for one in names)), of.format(*names))
+            offered = changes if changes is None else changes.format(*names)
+            decorate = combination_rule(*texts, offered, purposes, about=names[0])
+            rules.append(decorate(lambda view, *releases, names=names: judge(view, *names, *releases)))
+        return tuple(rules)
+
+    return made
+
+
+def problems(
+    view: View, names: Iterable[str], judge: Callable[..., Iterable[Verdict]], last: int = 0
+) -> Iterator[Problem]:
+    """Judge all combinations of the releases that `names` stand for in a stack, see `View.sides`.
+
+    With `last`, only as many of the newest releases of each count.
+    """
+    for sides in product(*map(view.sides, names)):
+        verdicts = (
+            (" with ".join(label for label, _ in each if label), judge(view, *(value for _, value in each)))
+            for each in product(*(side.releases[-last:] for side in sides))
+        )
+        yield Problem(tuple(side.subject for side in sides), combined(verdicts))
 
 
 def error(reason: str, sources: Iterable[str] = (), remedy: str = "") -> Verdict:

@@ -8,10 +8,9 @@ from typing import Any
 
 from reprokit.compat.base import IMPLIED, ParsedBase, parse_base
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import matching_releases
+from reprokit.compat.known import TorchWheel, assumed_build, matching_releases, torch_wheel
 from reprokit.compat.model import ResolvedVersion, Stack
 from reprokit.compat.schema import Distro
-from reprokit.compat.torch_wheel import TorchWheel, assumed_build, torch_wheel
 from reprokit.compat.version import begins, local, parts, series
 
 _DISPLAY = {

@@ -9,9 +9,8 @@ from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import Facts, bundled
 from reprokit.compat.gpu import parse_gpu
 from reprokit.compat.model import Finding, KnownGpu, KnownHost, Stack
-from reprokit.compat.pins import check_driver, check_pin
 from reprokit.compat.rules import host as of_host
-from reprokit.compat.stack import stack_of
+from reprokit.compat.stack import check_driver, check_pin, stack_of
 from reprokit.display import notify
 from reprokit.errors import EngineError, UsageError, WorkFailed
 from reprokit.host.gpu import Gpu

@@ -7,10 +7,18 @@ from collections.abc import Container, Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from reprokit.importing.model import Origin, Scope, SourceFile, Statement
+from reprokit.importing.model import (
+    BINDER,
+    BINDER_REPLACES,
+    VENDORED,
+    Origin,
+    Scope,
+    SourceFile,
+    Statement,
+    scope_of_path,
+)
 from reprokit.importing.readers import READERS
 from reprokit.importing.reading import MOST, ReaderProcess
-from reprokit.importing.scopes import BINDER, BINDER_REPLACES, VENDORED, scope_of_path
 from reprokit.importing.tree import Tree
 from reprokit.untrusted.limits import Limit
 
@@ -19,7 +27,7 @@ BYTES = Limit("SOURCE_BYTES", 256 << 20)
 # All of them together. 180 MB of Python take 8 s, and projects have a tenth of that.
 SECONDS = Limit("SOURCE_SECONDS", 8)
 # Which of them a recipe shows once, however often they are stated.
-_ONCE = ("import", "optional", "test", "tested", "library")
+_ONCE = ("import", "test", "tested", "library")
 
 _DEEPEST = 8  # files that include others
 _BESIDE = ("requirements", "environment", "pyproject", "setup.cfg", "setup.py")  # they name files beside them
@@ -70,8 +78,8 @@ def _chosen(tree: Tree) -> tuple[list[_Plan], list[Statement]]:
         for name, reader in READERS.items():
             if not reader.reads(path, size):
                 continue
-            if size > reader.MOST:
-                why = f"{size} bytes, and at most {reader.MOST} of this format are read"
+            if size > reader.most:
+                why = f"{size} bytes, and at most {reader.most} of this format are read"
                 refused.append(Statement("unread", why, Origin(path, 1), name))
             else:
                 chosen.append(_Plan(path, name, scope_of_path(path)))
@@ -105,7 +113,7 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: Re
             if statement.format == "dockerfile" and path not in known and "://" not in path:  # a path in the image
                 path = copied.get(posixpath.basename(path), path)
             size = known.get(path)
-            if size is None or size > READERS[_format(path)].MOST:
+            if size is None or size > READERS[_format(path)].most:
                 why = "is no file of the repository" if size is None else f"has {size} bytes"
                 missing = replace(statement, subject="unread", value=f"{path}, which {why}")
                 more += [missing] if statement.format not in _TRYING and statement.scope in _NEEDED else []

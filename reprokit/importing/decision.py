@@ -106,3 +106,13 @@ class Versions:
     later: Mapping[str, str] = field(default_factory=dict)
     left_out: frozenset[str] = frozenset()
     apt: tuple[Choice, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportedRecipe:
+    """The recipe's text and what it was written from. `fitted` are the pins that were changed to pass `check`."""
+
+    text: str
+    decision: Decision
+    versions: Versions
+    fitted: tuple[str, ...] = ()

@@ -7,14 +7,14 @@ from contextlib import suppress
 
 import yaml as pyyaml
 from packaging.requirements import Requirement
-from pydantic import TypeAdapter, ValidationError
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString as Quoted
 
 from reprokit.compat.facts import Facts
+from reprokit.importing.changes import comment, text_of
 from reprokit.importing.decision import Choice, Decision, Versions
-from reprokit.importing.edits import comment, text_of
-from reprokit.importing.torch_build import TorchBuild, torch_block, torch_build
+from reprokit.importing.model import accepts
+from reprokit.importing.system_choice import TorchBuild, torch_block, torch_build
 from reprokit.recipe.fields import HttpUrl
 from reprokit.recipe.pin_names import NOT_ON_PYPI, PACKAGES, PIN_NAMES
 from reprokit.untrusted.terminal import escaped
@@ -112,7 +112,10 @@ class Writer:
         found["wheels"] = self.wheels()
         if not found["wheels"]:
             del found["wheels"]
-        indexes = [*([self.torch_index] if self.torch_index else []), *filter(_is_address, decision.indexes)]
+        indexes = [
+            *([self.torch_index] if self.torch_index else []),
+            *(index for index in decision.indexes if accepts(HttpUrl, index)),
+        ]
         if indexes:
             found["wheel_indexes"] = CommentedSeq(dict.fromkeys(indexes))
         if self.versions.sdists:
@@ -295,11 +298,3 @@ def _line(text: str) -> str:
     with suppress(pyyaml.YAMLError):
         return line if isinstance(pyyaml.safe_load(line), str) else Quoted(line)
     return line
-
-
-def _is_address(text: str) -> bool:
-    try:
-        TypeAdapter(HttpUrl).validate_python(text)
-    except ValidationError:
-        return False
-    return True

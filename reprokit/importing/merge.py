@@ -1,4 +1,4 @@
-"""Requirements of several files as one for each project: those that agree are joined, the weightier one wins."""
+"""Requirements: predicates, and those of several files as one for each project, of which the weightier one wins."""
 
 from __future__ import annotations
 
@@ -138,3 +138,34 @@ def _beside(part: Specifier) -> list[str]:
     *start, last = version.release
     others = ((*version.release, 1), (*start, last + 1), *(((*start, last - 1, 9999),) if last else ()))
     return [text, version.public, f"{version.public}.post1", *(".".join(map(str, other)) for other in others)]
+
+
+def bare(requirement: Requirement) -> Requirement:
+    """The requirement without its marker, which was evaluated."""
+    bare = Requirement(str(requirement))
+    bare.marker = None
+    return bare
+
+
+def with_extras(requirement: Requirement) -> str:
+    return requirement.name + (f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else "")
+
+
+def exact(specifier: SpecifierSet) -> Version | None:
+    """The version of `==1.2`, or the first of `==1.2.*`."""
+    for part in specifier:
+        if part.operator in ("==", "==="):
+            return Version(part.version.removesuffix(".*")) if is_version(part.version.removesuffix(".*")) else None
+    return None
+
+
+def names_prerelease(specifier: SpecifierSet) -> bool:
+    return any(is_version(p.version) and Version(p.version).is_prerelease for p in specifier)
+
+
+def is_version(text: str) -> bool:
+    try:
+        Version(text)
+    except InvalidVersion:
+        return False
+    return True

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
 
 # `package` and `constraint` are requirements of PEP 508, `locked` is an exact one of a lock file. `python`, `cuda`,
 # `cudnn`, `gcc`, `cmake`, `distro` and `cxx` are version specifiers or versions. `tested` is a Python that CI or the
@@ -14,8 +16,8 @@ from typing import Literal, NamedTuple
 Subject = Literal[
     "package", "constraint", "locked", "conda", "apt", "index", "source", "include",
     "python", "tested", "cuda", "cudnn", "gcc", "cmake", "distro", "cxx", "architecture",
-    "base", "env", "workdir", "library", "submodule", "extension", "import", "module", "optional", "test",
-    "project", "version", "title", "licence", "address", "command", "lfs", "unread",
+    "base", "env", "library", "submodule", "extension", "import", "module", "test",
+    "project", "version", "title", "licence", "command", "lfs", "unread",
 ]  # fmt: skip
 # What a statement is for: to run the code, to build it, to test it, or something that a recipe can do without.
 Scope = Literal["run", "build", "test", "example", "other"]
@@ -33,14 +35,13 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True)
 class Statement:
-    """One thing that a file states. `extra` is the optional feature of the project that it belongs to."""
+    """One thing that a file states."""
 
     subject: Subject
     value: str
     origin: Origin
     format: str
     scope: Scope = "run"
-    extra: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,10 @@ class SourceFile:
     def folder(self) -> str:
         return self.path.rpartition("/")[0]
 
-    def states(
-        self, subject: Subject, value: object, line: int = 1, scope: Scope | None = None, extra: str = ""
-    ) -> Statement:
+    def states(self, subject: Subject, value: object, line: int = 1, scope: Scope | None = None) -> Statement:
         """A statement of this file."""
         origin = Origin(self.path, max(1, line))
-        return Statement(subject, str(value).strip(), origin, self.format, scope or self.scope, extra)
+        return Statement(subject, str(value).strip(), origin, self.format, scope or self.scope)
 
     def line_of(self, *texts: str) -> int:
         """The first line from which all `texts` follow each other in the file, as far as they are found."""
@@ -88,13 +87,69 @@ class PartOfFile(SourceFile):
 
     above: int = 0
 
-    def states(
-        self, subject: Subject, value: object, line: int = 1, scope: Scope | None = None, extra: str = ""
-    ) -> Statement:
-        return super().states(subject, value, line + self.above, scope, extra)
+    def states(self, subject: Subject, value: object, line: int = 1, scope: Scope | None = None) -> Statement:
+        return super().states(subject, value, line + self.above, scope)
 
     def part(self, text: str, line: int) -> PartOfFile:
         return replace(super().part(text, line), above=self.above + line - 1)
 
 
 Statements = Iterator[Statement]
+
+
+_TEST = ("test", "tests", "testing", "unittest", "pytest", "dev", "develop", "development", "ci", "all_dev")
+_OTHER = ("doc", "docs", "documentation", "readthedocs", "rtd", "website", "lint", "linting", "style", "format",
+          "typing", "mypy", "release", "quality", "pre-commit", "precommit", "build", "publish", "optional", "external",
+          "extra", "extras")  # fmt: skip
+_EXAMPLE = ("example", "examples", "demo", "demos", "tutorial", "tutorials", "notebooks", "bench", "benchmark",
+            "benchmarks", "perf")  # fmt: skip
+# Folders of tests and of what runs them.
+_TEST_FOLDERS = {*_TEST[:4], "ci", "continuous_integration"}
+
+
+_DATA = ("data", "fixtures", "testdata", "test_data", "resources", "cases", "snippets", "samples")
+# Code of others that repositories carry.
+VENDORED = {"third_party", "thirdparty", "3rdparty", "3rd_party", "external", "extern", "vendor", "vendored", "_vendor",
+            "_vendored", "submodules", "site-packages"}  # fmt: skip
+# Folders of repo2docker, and the files of the root that it ignores beside one of them.
+BINDER = ("binder/", ".binder/")
+BINDER_REPLACES = ("runtime.txt", "apt.txt", "postBuild")
+
+
+def scope_of_group(name: str) -> Scope:
+    """The scope of an extra or a dependency group, by its name. Unknown names are optional features."""
+    words = _words(name)
+    return "test" if words & set(_TEST) and not words & set(_OTHER) else "other"
+
+
+def scope_of_path(path: str) -> Scope:
+    """What a file is for, by its folders and, for lists of requirements, by its name."""
+    *parents, name = path.lower().split("/")
+    stem, folders = name.rpartition(".")[0], {folder.removeprefix(".") for folder in parents}
+    if folders & _TEST_FOLDERS and folders & set(_DATA):
+        return "other"
+    for group, scope in ((_OTHER, "other"), (_EXAMPLE, "example"), (_TEST_FOLDERS, "test")):
+        if folders & set(group):
+            return scope  # type: ignore[return-value]
+    if name.endswith((".txt", ".in", ".pip")):
+        words = _words(stem)
+        if words & set(_OTHER):
+            return "other"
+        if words & set(_TEST):
+            return "test"
+        if words & set(_EXAMPLE):
+            return "example"
+    return "test" if stem == "conftest" or stem.startswith("test_") or stem.endswith("_test") else "run"
+
+
+def _words(name: str) -> set[str]:
+    return set(name.lower().replace("-", " ").replace("_", " ").replace(".", " ").split())
+
+
+def accepts(field: Any, value: str) -> bool:
+    """Whether a type of a recipe's fields takes a value."""
+    try:
+        TypeAdapter(field).validate_python(value)
+    except ValidationError:
+        return False
+    return True

@@ -9,8 +9,7 @@ from packaging.utils import canonicalize_name
 
 from reprokit.importing.conda import shortened
 from reprokit.importing.decision import Question
-from reprokit.importing.model import Origin, Statement
-from reprokit.importing.scopes import VENDORED, scope_of_path
+from reprokit.importing.model import VENDORED, Origin, Statement, scope_of_path
 
 METADATA = ("pyproject", "setup.cfg", "setup.py")
 _DEEPEST = 2

@@ -11,18 +11,16 @@ from datetime import date
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.package_schema import NumpyRelease, TorchRelease, WheelRelease
-from reprokit.compat.requires_schema import meets
-from reprokit.compat.rules.python_wheels import has_wheel
-from reprokit.compat.schema import rows_for
+from reprokit.compat.rules.wheels import has_wheel
+from reprokit.compat.schema import NumpyRelease, TorchRelease, WheelRelease, meets, rows_for
 from reprokit.compat.version import key, key_or_zero
 from reprokit.errors import UsageError
-from reprokit.importing.build_minima import minima, unmet
 from reprokit.importing.decision import Choice, Overruled, PythonBase
+from reprokit.importing.merge import exact as exact_version
 from reprokit.importing.model import Statement
 from reprokit.importing.projects import METADATA, project_folder
-from reprokit.importing.requirement_facts import exact as exact_version
 from reprokit.importing.requirement_lines import valid_requirement
+from reprokit.importing.system_choice import kernels_of, minima, unmet
 from reprokit.recipe.pin_names import PACKAGES
 
 _PATCH = re.compile(r"(==\s*3\.[0-9]+)\.[0-9]+(?:\.\*)?(?![0-9.])")
@@ -59,7 +57,7 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     patched = {base: facts.distros.distros[base.distro].python for base in _available(facts)}
     within = [base for base in patched if all(_meets(patched[base], s.value) for s in bounds)]
     lacking = {base: reason for base in within if (reason := _lacking(base, pinned, facts))}
-    kernels = any(s.subject == "extension" and s.value in ("torch-cuda", "cuda") for s in statements)
+    kernels = kernels_of(statements)
     able = [b for b in within if b not in lacking and (not kernels or facts.distros.distros[b.distro].cuda_package)]
     for bases in (able, within):
         for family in ("debian:", "ubuntu:"):

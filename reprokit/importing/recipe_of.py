@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from packaging.utils import canonicalize_name
 
@@ -10,17 +10,15 @@ from reprokit.compat.distributions import bundled_distributions
 from reprokit.compat.facts import Facts
 from reprokit.display import notify
 from reprokit.errors import SourceError, UsageError
-from reprokit.importing.asof import Moment
 from reprokit.importing.collect import collect
 from reprokit.importing.decide import decide
-from reprokit.importing.decision import Choice, Decision, Question, Versions
+from reprokit.importing.decision import Choice, Decision, ImportedRecipe, Question, Versions
 from reprokit.importing.draft import draft
-from reprokit.importing.fit import Fit
 from reprokit.importing.python_choice import candidates
-from reprokit.importing.torch_build import TorchBuild, torch_build, without_index
-from reprokit.importing.tree import Tree
+from reprokit.importing.repair import Fit, WheelChanges
+from reprokit.importing.system_choice import TorchBuild, torch_build, without_index
+from reprokit.importing.tree import Moment, Tree
 from reprokit.importing.versions import versions_of
-from reprokit.importing.wheel_changes import WheelChanges
 from reprokit.recipe.load import load_text
 from reprokit.supply.kinds.wheels.listing import reached
 from reprokit.supply.kinds.wheels.platform import Platform
@@ -29,16 +27,6 @@ from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied
 from reprokit.supply.mirrors.places import Mirrors
 
 _PYTHONS = 3
-
-
-@dataclass(frozen=True)
-class ImportedRecipe:
-    """The recipe's text and what it was written from. `fitted` are the pins that were changed to pass `check`."""
-
-    text: str
-    decision: Decision
-    versions: Versions
-    fitted: tuple[str, ...] = ()
 
 
 def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts) -> ImportedRecipe:

@@ -2,17 +2,164 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
+from reprokit.compat.evaluate import evaluate
+from reprokit.compat.facts import Facts
+from reprokit.compat.solve import ChangedPin, solve
+from reprokit.compat.stack import of_project, stack_of, stated_wheels
+from reprokit.errors import SourceError
 from reprokit.explain.model import CONFIDENCE, Cause
-from reprokit.importing.edits import changed
-from reprokit.importing.fit import Fit
-from reprokit.importing.permitted import RecipeChange, permitted
+from reprokit.importing.changes import RecipeChange, changed, installed, permitted, release_of
+from reprokit.importing.decision import Choice, ImportedRecipe
+from reprokit.importing.system_choice import torch_block
+from reprokit.importing.versions import ANY_TIME, just_after
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
+from reprokit.supply.kinds.wheels import uv
+from reprokit.supply.kinds.wheels.listing import Listing
+from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
+from reprokit.supply.kinds.wheels.resolve import resolve_versions
+from reprokit.supply.mirrors.places import Mirrors
+from reprokit.untrusted.terminal import markdown
+
+
+@dataclass(frozen=True)
+class WheelChanges:
+    """Resolves a requirement. `time` and `later` are those with which the recipe's other wheels were resolved."""
+
+    time: str
+    later: Mapping[str, str]
+    mirrors: Mirrors
+    facts: Facts
+
+    def of(self, variant: Variant, requirement: Requirement) -> list[RecipeChange] | str:
+        """The entries of `wheels`, and the pins of the same names, that change; or why no versions fit."""
+        name, have = canonicalize_name(requirement.name), installed(variant)
+        if not (self.mirrors.pip.indexes or self.mirrors.pip.find_links):
+            return f"{requirement}: no package index is configured"
+        platform = Platform(variant.pins["python"], self.facts.distros.distros[variant.pins["distro"]].glibc)
+        others = {other: version for other, version in have.items() if other != name}
+        failures: list[SourceError] = []
+        # If the project has no release by that day, take its first one, else any.
+        times = [self._first(name, platform), ANY_TIME] if self.time else []
+        for later in (self.later, *({**self.later, name: time} for time in times if time)):
+            # The others stay, also those that are younger than the day; where they cannot, they follow.
+            stay = (
+                [f"{other}=={version}" for other, version in others.items()],
+                {**dict.fromkeys(others, "false"), **later},
+            )
+            for required, allowed in (stay, ([*others], later)):
+                request = WheelRequest(
+                    [str(requirement), *required],
+                    platform,
+                    variant.sdists,
+                    variant.wheel_indexes,
+                    AsOf(self.time, allowed),
+                )
+                try:
+                    found = resolve_versions(request, self.mirrors, others)
+                except uv.Unsatisfied as error:
+                    failures.append(error)
+                    continue
+                except SourceError as error:
+                    return f"{requirement}: {error.message}"
+                return _changes_of_wheels(
+                    variant, have, {canonicalize_name(p.name): p.version for p in found}, self.facts
+                )
+        # The second one let the others follow, as of the day.
+        return f"{requirement}: {failures[1].message}"
+
+    def _first(self, name: str, platform: Platform) -> str:
+        """Just after the first wheel younger than the day; empty without one."""
+        try:
+            files = [f for f in Listing(self.mirrors).files(name) if f.is_wheel and f.fits(platform)]
+        except SourceError:
+            return ""
+        first = min((f.uploaded for f in files if f.uploaded > self.time), default="")
+        return just_after(first) if first else ""
+
+
+def _changes_of_wheels(
+    variant: Variant, have: Mapping[str, str], found: Mapping[str, str], facts: Facts
+) -> list[RecipeChange]:
+    apart = {canonicalize_name(sdist.package.partition("==")[0]) for sdist in variant.sdists}
+    entries = [entry for entry in variant.wheels if isinstance(entry, str)]
+    names: list[str] = [canonicalize_name(entry.partition("==")[0]) for entry in entries]
+    changes = []
+    for name, version in found.items():
+        if name in apart or have.get(name) == version:
+            continue
+        if name in names:
+            changes.append(RecipeChange("replace", f"/variants/*/wheels/{names.index(name)}", f"{name}=={version}"))
+        elif name not in have:
+            changes.append(RecipeChange("add", "/variants/*/wheels/-", f"{name}=={version}"))
+        pin = name.replace("-", "_")
+        if pin in variant.pins:
+            changes.append(RecipeChange("replace", f"/variants/*/pins/{pin}", version))
+        if name == "torch":
+            block = torch_block(version, facts)
+            places = [number for number, used in enumerate(variant.blocks) if used.name == "torch"]
+            changes += [RecipeChange("replace", f"/variants/*/blocks/{n}", block) for n in places if block]
+    return changes
+
+
+# What only another import can change: versions of everything else were resolved for them.
+_FIXED = ("base", "distro", "python")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """`versions` gives a requirement's changes to a variant, or why no versions fit."""
+
+    facts: Facts
+    versions: Callable[[Variant, Requirement], list[RecipeChange] | str]
+
+    def fitted(self, text: str, name: str, variant_name: str, kept: Sequence[str] = ()) -> tuple[str, list[str]]:
+        """The recipe with pins that pass `check`, and a line for each change, or for why there is none.
+
+        `kept` are paths of pins that were just set.
+        """
+        lines = []
+        variant = load_text(text, f"recipes/{name}.yaml", name).variants[variant_name]
+        stack = stack_of(variant, resolved=stated_wheels(_texts(variant.wheels)))
+        errors = [finding for finding in evaluate(self.facts, stack) if finding.severity == "error"]
+        if not errors:
+            return text, []
+        # The wheels that clash may change as pins do.
+        named = {subject.partition("=")[0] for finding in errors for subject in finding.subjects}
+        wheels = {name: each.version for name, each in stack.resolved.items() if name in named}
+        stack = replace(stack, pins={**wheels, **stack.pins})
+        fixed = {path.rpartition("/")[2] for path in kept if "/pins/" in path} | set(_FIXED)
+        solution = solve(self.facts, stack, fixed & set(stack.pins))
+        if solution.pins is None:
+            return text, [f"these pins cannot go together: {', '.join(solution.core)}"]
+        for change in solution.changes:
+            found = self._changes(variant, change)
+            if isinstance(found, str):
+                lines.append(f"`check` asks for {change.pin} {change.new}: {found}")
+                continue
+            why = f"not {change.old}: {change.because.reason}"
+            text = changed(text, variant_name, [c.as_json() for c in found], why)
+            variant = load_text(text, f"recipes/{name}.yaml", name).variants[variant_name]
+            lines.append(f"{change.pin}: {change.old} -> {change.new}, because {change.because.reason}")
+        return text, lines
+
+    def _changes(self, variant: Variant, change: ChangedPin) -> list[RecipeChange] | str:
+        entries = (entry.partition("==")[0] for entry in _texts(variant.wheels) if "==" in entry)
+        project = next((name for name in entries if of_project(name) == change.pin), "")
+        if not project and change.pin != "torch":
+            return [RecipeChange("replace", f"/variants/*/pins/{change.pin}", change.new)]
+        return self.versions(variant, Requirement(f"{project or 'torch'}=={release_of(change.new)}"))
+
+
+def _texts(wheels: Collection[object]) -> list[str]:
+    return [entry for entry in wheels if isinstance(entry, str)]
+
 
 ROUNDS = 8
 
@@ -121,3 +268,74 @@ def _causes(failures: Sequence[Failure]) -> Iterator[Cause]:
     """The causes that a rule is sure of, those of the first failure first."""
     for failure in failures:
         yield from (cause for cause in failure.causes if cause.confidence >= CONFIDENCE["likely"])
+
+
+_MOST = 400
+
+
+def page(
+    name: str, source: str, found: ImportedRecipe, rounds: Sequence[Round], state: str, works: bool = False
+) -> str:
+    """Markdown. Text of the repository and of logs is shown as it is, without markup or links.
+
+    `state` says how the last attempt ended, `works` whether it succeeded.
+    """
+    decision, versions = found.decision, found.versions
+    parts = [
+        f"# {markdown(name)}, read and repaired",
+        f"Read from {markdown(source)}; versions as of {decision.day}. {markdown(state)}.",
+        "## Found",
+        _list(
+            [
+                _explained(decision.base_choice),
+                *(f"{pin} {_explained(choice)}" for pin, choice in decision.pins.items()),
+                *(f"to pass check: {line}" for line in found.fitted),
+            ]
+        ),
+        f"{len(versions.pins)} wheels, {len(versions.sdists)} sdists, {len(decision.apt)} packages of the distribution."
+        " The recipe names the file and line of each.",
+    ]
+    questions = [*versions.questions, *decision.questions]
+    if questions:
+        asked = [question.text + (f" ({question.origin})" if question.origin else "") for question in questions]
+        parts += ["## Not settled by any file", _list(asked)]
+    parts.append("## Changed")
+    changes = [line for number, each in enumerate(rounds, 1) for line in _changed_lines(number, each)]
+    parts.append("\n".join(changes) if changes else "Nothing.")
+    parts += ["## Still fails", "Nothing." if works else _still(rounds)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _explained(choice: Choice) -> str:
+    origins = f" ({', '.join(map(str, choice.origins))})" if choice.origins else ""
+    return f"{choice.value}: {choice.why}{origins}"
+
+
+def _changed_lines(number: int, each: Round) -> list[str]:
+    if not each.changes or each.cause is None:
+        return []
+    cause = each.cause
+    return [
+        f"{number}. {_plain(each.failures[0].step)} failed: {_plain(cause.cause)} (rule {markdown(cause.rule)})",
+        f"   - line {cause.line} of its log: {_plain(cause.text)}",
+        *(f"   - {_plain(change)}" for change in each.changes),
+    ]
+
+
+def _still(rounds: Sequence[Round]) -> str:
+    if not rounds or rounds[-1].changes:
+        return "Not known: the last attempt did not end."
+    lines = []
+    for failure in rounds[-1].failures:
+        lines.append(f"{failure.step}: {failure.message}")
+        for cause in failure.causes[:1]:
+            lines.append(f"cause: {cause.cause}; remedy: {'; '.join(cause.remedy.splitlines())}")
+    return _list([*lines, *(f"not changed: {text}" for text in rounds[-1].refused)])
+
+
+def _list(lines: Sequence[str]) -> str:
+    return "\n".join(f"- {_plain(line)}" for line in lines)
+
+
+def _plain(text: str) -> str:
+    return markdown(" ".join(text.split())[:_MOST])

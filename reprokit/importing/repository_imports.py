@@ -20,25 +20,10 @@ class OwnModules:
 
 
 # Folders that are packages by their `__init__.py` and are not installed; of setuptools' list for flat layouts.
-_NOT_INSTALLED = frozenset(
-    (
-        "benchmark",
-        "benchmarks",
-        "build",
-        "ci",
-        "doc",
-        "docs",
-        "example",
-        "examples",
-        "scripts",
-        "tasks",
-        "test",
-        "tests",
-        "tools",
-    )
-)
-
-
+_NOT_INSTALLED = {
+    "benchmark", "benchmarks", "build", "ci", "doc", "docs", "example", "examples", "scripts", "tasks", "test",
+    "tests", "tools",
+}  # fmt: skip
 _PACKAGE_FOLDERS = ("src/", "lib/", "python/")
 
 

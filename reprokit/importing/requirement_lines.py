@@ -86,7 +86,7 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
         if not at or "://" not in place:
             place, commit = address, ""
         if place.startswith("https://"):
-            yield _source(file, place.removesuffix(".git"), commit, line, scope, name)
+            yield _source(file, place.removesuffix(".git"), commit, line, scope)
             return
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https"):
@@ -111,7 +111,7 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
         pass
     if parts.hostname in _FORGES:
         owner = "/".join(parts.path.split("/")[1:3])
-        yield _source(file, f"https://{parts.hostname}/{owner}", basename.removesuffix(".zip"), line, scope, name)
+        yield _source(file, f"https://{parts.hostname}/{owner}", basename.removesuffix(".zip"), line, scope)
     elif name:
         yield file.states("package", f"{name} @ {url}", line, scope)
     else:
@@ -127,8 +127,8 @@ def _is_own(file: SourceFile, text: str) -> bool:
     return "." in places or path.startswith(("dist/", "./dist/"))
 
 
-def _source(file: SourceFile, place: str, commit: str, line: int, scope: Scope | None, name: str) -> Statement:
-    return file.states("source", f"{place}@{commit}" if commit else place, line, scope, name)
+def _source(file: SourceFile, place: str, commit: str, line: int, scope: Scope | None) -> Statement:
+    return file.states("source", f"{place}@{commit}" if commit else place, line, scope)
 
 
 def valid_requirement(text: str) -> Requirement | None:

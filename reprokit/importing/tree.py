@@ -1,23 +1,57 @@
-"""The files of a repository: a folder, or a commit in the store. Nothing is checked out and no link is followed."""
+"""The files of a repository, a folder or a commit in the store, and the moment whose versions count.
+
+Nothing is checked out and no link is followed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import date, datetime, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from pydantic import TypeAdapter, ValidationError
 
 from reprokit.errors import SourceError, UsageError
+from reprokit.importing.merge import is_version
 from reprokit.recipe.fields import GitUrl
 from reprokit.redact import redact
+from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git, run_git
-from reprokit.supply.kinds.git.store import borrowing_repository
+from reprokit.supply.kinds.git.fetch import ensure, unread
+from reprokit.supply.kinds.git.store import borrowing_repository, folder_of
+from reprokit.supply.locked_input import Commit
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import Limit
+
+
+class Moment(NamedTuple):
+    """`time` is ISO 8601 in UTC for an index; empty for now."""
+
+    day: date
+    time: str
+
+
+def moment_of(text: str, commit: datetime | None, where: str) -> Moment:
+    """The moment of `--as-of`; without it, the commit's date if it is known.
+
+    Raises UsageError for a text that is no date, and for `commit` if its date is not known.
+    """
+    if text == "now" or not (text or commit):
+        return Moment(datetime.now(timezone.utc).date(), "")
+    if text in ("", "commit"):
+        if commit is None:
+            raise UsageError("the date of the commit is not known", where, "give a date: --as-of 2021-06-30")
+        return Moment(commit.date(), commit.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a date", "--as-of", "write 2021-06-30, `commit` or `now`") from None
+    return Moment(day, f"{day}T23:59:59Z")
+
 
 # The Linux kernel has 90 000 files.
 ENTRIES = Limit("SOURCE_ENTRIES", 200_000)
@@ -169,3 +203,53 @@ def commit_date(folder: Path, commit: str) -> datetime | None:
         return datetime.fromtimestamp(int(seconds), timezone.utc)
     except (GitFailed, UsageError, ValueError, OverflowError, OSError):
         return None
+
+
+def opened(source: str, commit: str, mirrors: Mirrors) -> Tree:
+    """The files of SOURCE at a commit, tag or branch; its default branch if empty. Raises UsageError, SourceError."""
+    if "://" not in source:
+        if commit:
+            hint = "give the address of its repository as --from, or check the commit out"
+            raise UsageError("a folder is read as it is; --commit is for git addresses", source, hint)
+        host, colon, path = source.rpartition("@")[2].partition(":")
+        if "@" in source and colon and not Path(source).exists():
+            raise UsageError(f"{source!r} is an address for ssh", "--from", f"write it as https://{host}/{path}")
+        return FolderTree(Path(source))
+    try:
+        address = TypeAdapter(GitUrl).validate_python(source)
+    except ValueError:
+        shown = redact(source)
+        raise UsageError(f"{shown!r} is not an https:// address of a git repository", "--from") from None
+    found = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
+    ensure([found], mirrors)
+    return CommitTree(folder_of(found, mirrors.store), address, found.commit, _release(commit))
+
+
+def _release(tag: str) -> str:
+    """The version that a tag such as `v1.2` names."""
+    number = tag.removeprefix("v")
+    return number if "." in number and is_version(number) else ""
+
+
+def _is_full(commit: str) -> bool:
+    return len(commit) == 40 and set(commit) <= set("0123456789abcdef")
+
+
+def _resolved(address: str, name: str, mirrors: Mirrors) -> str:
+    """The commit of a branch, a tag or HEAD."""
+    if name.startswith("-"):
+        raise UsageError(f"{name!r} is not a branch, tag or commit", "--commit")
+    for place in mirrors.git(address):
+        try:
+            with git_environment(place, mirrors) as environ:
+                lines = git("ls-remote", "--", place, name, f"{name}^{{}}", environ=environ).splitlines()
+        except GitFailed as error:
+            failure = error
+            continue
+        refs = {ref: commit for commit, _, ref in (line.partition("\t") for line in lines)}
+        for ref in (f"refs/tags/{name}^{{}}", f"refs/tags/{name}", f"refs/heads/{name}", name):
+            if ref in refs:
+                return refs[ref]
+        hint = "--commit takes a branch, a tag or a full commit of 40 digits"
+        raise UsageError(f"the repository has no branch or tag {name!r}", address, hint)
+    raise unread(failure, address, f"the repository cannot be read: {failure}")

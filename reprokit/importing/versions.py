@@ -5,32 +5,114 @@ If no wheel existed that day for the available Python, take the nearest version 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from typing import NamedTuple
 
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from reprokit.compat.distributions import bundled_distributions
+from reprokit.compat.model import Stack
+from reprokit.compat.stack import resolved_wheels
 from reprokit.display import notify
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, Question, Versions
-from reprokit.importing.optional_versions import add_optional, ahead, present
+from reprokit.importing.merge import bare, exact, is_for, is_version, marker_environment, names_prerelease, with_extras
+from reprokit.importing.model import SourceFile
 from reprokit.importing.reading import ReaderProcess
-from reprokit.importing.requirement_facts import (
-    ANY_TIME,
-    bare,
-    exact,
-    just_after,
-    with_extras,
-)
 from reprokit.importing.requirement_lines import valid_requirement
-from reprokit.importing.resolution import DayResolution
 from reprokit.importing.system_choice import packages_of
+from reprokit.recipe.model import Sdist
+from reprokit.redact import redact
 from reprokit.supply.kinds.wheels import uv
-from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.supply.kinds.wheels.resolve import IndexUnreachable
+from reprokit.supply.kinds.wheels.listing import ListedFile, Listing
+from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
+from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, resolve_versions
+from reprokit.supply.kinds.wheels.within_facts import within_facts
 from reprokit.supply.mirrors.places import Mirrors
+
+# After every upload.
+ANY_TIME = "9999-01-01T00:00:00Z"
+
+
+class SetupPy(NamedTuple):
+    """What the setup.py of an sdist says of its build."""
+
+    requires: tuple[str, ...]  # what it asks setuptools to fetch while it runs, which no image can
+    libraries: list[str]  # the headers, programs and libraries that it looks for before it compiles
+
+
+def setup_py(text: str, reader: ReaderProcess) -> SetupPy:
+    """What a stranger's setup.py says; nothing if it cannot be read within the limits of a repository's file."""
+    if not text:
+        return SetupPy((), [])
+    stated = reader.statements(SourceFile("setup.py", text, "setup.py"))
+    requires = (s.value for s in stated if s.subject == "package" and s.scope == "build")
+    return SetupPy(tuple(requires), [s.value for s in stated if s.subject == "library"])
+
+
+def holds(text: str, decision: Decision) -> bool:
+    """Whether a requirement is one, and is for this Python."""
+    requirement = valid_requirement(text)
+    return requirement is not None and is_for(requirement, marker_environment(decision.base))
+
+
+def just_after(uploaded: str) -> str:
+    """Some hours after an upload, so that the other files of a release count too."""
+    moment = datetime.fromisoformat(uploaded.replace("Z", "+00:00")) + timedelta(hours=6)
+    return moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def add_optional(
+    pins: dict[str, str],
+    projects: Sequence[str],
+    ask: Callable[[Mapping[str, str], Sequence[str]], Mapping[str, str]],
+) -> list[str]:
+    """Add `projects` to `pins`, and return those that do not fit.
+
+    Those of `pins` never change for them. `ask` resolves some beside pins, or raises SourceError. Where a group does
+    not fit, its halves are tried.
+    """
+    if not projects:
+        return []
+    try:
+        pins |= ask(pins, projects)
+    except SourceError:
+        if len(projects) == 1:
+            return list(projects)
+        half = len(projects) // 2
+        return add_optional(pins, projects[:half], ask) + add_optional(pins, projects[half:], ask)
+    return []
+
+
+def present(project: str, pins: Mapping[str, str]) -> bool:
+    """Whether pins have the project, or another one with the same module."""
+    known = bundled_distributions()
+    same = {project}
+    for module, others in known.alternatives.items():
+        every = {known.of_module(module) or module, *others}
+        same |= every if project in every else set()
+    return not same.isdisjoint(pins)
+
+
+def ahead(pins: Mapping[str, str]) -> list[tuple[str, str]]:
+    """The projects with a newer companion, and its version."""
+    return [
+        (project, pins[needed])
+        for project, companions in bundled_distributions().companions.items()
+        for needed in companions
+        if project in pins and needed in pins and Version(pins[needed]) > Version(pins[project])
+    ]
+
+
+_AT_ONCE = 8
+_BUILD = ("setuptools", "wheel")
+_METADATA = ("pyproject.toml", "setup.py", "setup.cfg")
+
 
 _ATTEMPTS = 25
 # Sdists that one optional requirement may take.
@@ -43,7 +125,7 @@ def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, time: 
     Raises SourceError if no set of versions fits, or the index does not answer.
     """
     with ReaderProcess() as reader:
-        return _VersionSearch(decision, platform, mirrors, time, reader).run()
+        return DayResolution(decision, platform, mirrors, time, reader).run()
 
 
 def named(error: uv.Unsatisfied) -> list[str]:
@@ -52,8 +134,155 @@ def named(error: uv.Unsatisfied) -> list[str]:
     return list(dict.fromkeys(str(canonicalize_name(one.name)) for one in found if one))
 
 
-class _VersionSearch(DayResolution):
-    """Changes what does not resolve, one thing at a time."""
+class DayResolution:
+    """The requirements of a decision as far as they are resolved. Sdists are read, and only taken if needed."""
+
+    def __init__(
+        self, decision: Decision, platform: Platform, mirrors: Mirrors, time: str, reader: ReaderProcess
+    ) -> None:
+        self.decision, self.platform, self.mirrors, self.time = decision, platform, mirrors, time
+        self.reader = reader
+        self.indexes = decision.indexes
+        self.listing = Listing(mirrors)
+        every = {key: Requirement(choice.value) for key, choice in decision.requirements.items()}
+        self.requirements = {key: r for key, r in every.items() if key not in decision.optional}
+        self.optional = {key: r for key, r in every.items() if key in decision.optional}
+        self.preferred = {name: v for name, v in decision.preferred.items() if is_version(v)}
+        self.sdists: dict[str, Sdist] = {}
+        self.libraries: dict[str, list[str]] = {}  # that sdists look for
+        self.later: dict[str, str] = {}
+        # By project: what replaces a version that was found earlier also replaces the question about it.
+        self.questions: dict[str, Question] = {}
+        self.excluded: list[str] = []
+        self.mentioned: dict[str, SpecifierSet] = {}
+        self.tried: set[tuple[str, str]] = set()
+
+    def requested(self, known: Collection[str] = ()) -> list[str]:
+        """The requirements beside those that are known; those that an sdist meets, at its version."""
+        return [
+            self.sdists[key].package if key in self.sdists else str(bare(requirement))
+            for key, requirement in self.requirements.items()
+            if key not in known
+        ]
+
+    def ask(self, requested: Sequence[str]) -> dict[str, str]:
+        """Resolve requirements, within the facts. Raises SourceError, see `resolve_versions`."""
+        sdists, as_of = list(self.sdists.values()), AsOf(self.time, self.later)
+
+        def resolve(constraints: Sequence[str]) -> dict[str, str]:
+            limits = [*self.excluded, *constraints]
+            request = WheelRequest(
+                requested, self.platform, sdists, self.indexes, as_of, constraints=limits, sdists_if_needed=True
+            )
+            found = resolve_versions(request, self.mirrors, self.preferred)
+            return {canonicalize_name(p.name): p.version for p in found}
+
+        return within_facts(resolve, self._stack, requested)
+
+    def _stack(self, versions: Mapping[str, str]) -> Stack:
+        base = self.decision.base
+        pins = {name: choice.value for name, choice in self.decision.pins.items()}
+        wheels = ((name, version) for name, version in versions.items() if name not in self.sdists)
+        return Stack({**pins, "distro": base.distro, "python": base.python}, resolved=resolved_wheels(wheels, ""))
+
+    def unfit(self, pins: Mapping[str, str]) -> list[str]:
+        """Those whose wheels exclude this Python by an upper bound, which uv ignores and pip does not."""
+
+        def excluded(pin: tuple[str, str]) -> bool:
+            files = [f for f in self.listing.files(pin[0]) if f.is_wheel and f.version == Version(pin[1])]
+            return bool(files) and not any(f.fits(self.platform) for f in files)
+
+        pure = [pin for pin in pins.items() if pin[0] not in self.sdists and is_version(pin[1])]
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            unfit = list(pool.map(excluded, pure))
+        return [f"{name}!={version}" for (name, version), bad in zip(pure, unfit, strict=True) if bad]
+
+    def check_times(self, projects: Iterable[str]) -> None:
+        """Raises SourceError if the index has files of a project and says of none when it was uploaded."""
+        for project in projects if self.time else ():
+            files = self.listing.files(project)
+            if not files or any(file.uploaded for file in (*files, *self.listing.files("pip"))):
+                continue  # an index with times may lack those of single files
+            raise SourceError(
+                f"the index gives no upload times: its {project} of {self.decision.day} is not known",
+                redact(self.mirrors.pip.index),
+                "--as-of now takes the newest; an index with upload times (PEP 700) knows the others",
+            )
+
+    def fitting(self, project: str) -> list[tuple[Version, ListedFile]]:
+        """The wheels that the platform can use and that the requirement takes, oldest upload first."""
+        specifier = self.specifier(project)
+        found = [
+            (v, f) for f in self.listing.files(project) if f.is_wheel and (v := f.version) and f.fits(self.platform)
+        ]
+        return sorted(
+            ((v, f) for v, f in found if specifier.contains(v, prereleases=names_prerelease(specifier))),
+            key=lambda pair: pair[1].uploaded,
+        )
+
+    def specifier(self, project: str) -> SpecifierSet:
+        return self.requirements[project].specifier if project in self.requirements else SpecifierSet()
+
+    def use_sdist(self, project: str, within: SpecifierSet | None = None) -> bool:
+        """Take the newest sdist if no release that fits has a wheel. `within` limits the releases further."""
+        # Of a project that others require, the error names the version.
+        specifier = self.specifier(project) or self.mentioned.get(project, SpecifierSet())
+        specifier &= within or SpecifierSet()
+        files = self.listing.files(project)
+        # As a last resort also of a release whose wheels are for other Pythons: an older one without any is no better.
+        with_wheels = {file.version for file in files if file.is_wheel and (within is None or file.fits(self.platform))}
+        chosen = [
+            (version, file)
+            for file in files
+            if not file.is_wheel and (version := file.version) and version not in with_wheels
+            and file.fits(self.platform) and specifier.contains(version, prereleases=names_prerelease(specifier))
+            and not (self.time and file.uploaded > self.time)
+        ]  # fmt: skip
+        if not chosen:
+            return False
+        # Where the newest release of the day has wheels, for other Pythons, the next one mostly has one for this.
+        newest = max(version for version, _ in chosen)
+        early = (f.version for f in files if f.is_wheel and f.version and not (self.time and f.uploaded > self.time))
+        better = any(v > newest and specifier.contains(v) for v in early)
+        if better and self.fitting(project) and not exact(specifier) and not within:
+            return False
+        version, file = max(chosen, key=lambda pair: pair[0])
+        if version.is_prerelease and not names_prerelease(specifier):
+            return False
+        requires = self.listing.requires(file)
+        self.questions.pop(project, None)
+        if requires is None:
+            self.questions[project] = Question(f"{project} {version} is an sdist that does not state what it needs")
+        elif project in self.requirements and (extras := self.requirements[project].extras):
+            names = ", ".join(sorted(extras))
+            self.question(project, f"{project} {version} is built from an sdist, without its extras {names}")
+        needed = tuple(text for text in requires or () if holds(text, self.decision))
+        self.sdists[project] = Sdist(package=f"{project}=={version}", requires=list(needed))
+        build_script = setup_py(self.listing.setup_py(file), self.reader)
+        self.libraries[project] = build_script.libraries
+        for text in (*self.listing.build_requires(file), *build_script.requires, *_BUILD):
+            if (build := valid_requirement(text)) and not build.url and holds(text, self.decision):
+                self.requirements.setdefault(canonicalize_name(build.name), bare(build))
+        return True
+
+    def use_pure(self, project: str) -> bool:
+        """Take the newest sdist if no compiler is needed for it; otherwise nothing changes."""
+        before = dict(self.sdists), dict(self.requirements)
+        if project not in self.sdists and self.use_sdist(project):
+            version = self.sdists[project].package.partition("==")[2]
+            if all(self.listing.is_pure(f) for f in self.listing.files(project) if str(f.version) == version):
+                return True
+            self.sdists, self.requirements = before
+        return False
+
+    def question(self, project: str, text: str) -> None:
+        self.questions[project] = Question(text, next(iter(self.choice(project).origins), None))
+
+    def choice(self, project: str) -> Choice:
+        return self.decision.requirements.get(project, Choice(project))
+
+    def is_metadata(self, key: str) -> bool:
+        return any(origin.file.endswith(_METADATA) for origin in self.choice(key).origins)
 
     def run(self) -> Versions:
         pins = self._resolved()

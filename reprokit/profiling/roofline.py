@@ -10,7 +10,7 @@ from reprokit.bench.container import container_of_run, gpus_for, machine_lock
 from reprokit.bench.hardware import probe
 from reprokit.bench.parse import Measurement
 from reprokit.bench.records import results_file
-from reprokit.compat.peaks import DevicePeaks
+from reprokit.compat.gpu import DevicePeaks
 from reprokit.container.execute import execute
 from reprokit.container.launch import built_image
 from reprokit.container.settings import RunOptions

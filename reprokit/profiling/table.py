@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from reprokit.compat.facts import bundled
-from reprokit.compat.peaks import peaks_of
+from reprokit.compat.gpu import peaks_of
 from reprokit.profiling.model import HotSpot, Summary
 from reprokit.results.roofline import limit
 

@@ -15,11 +15,8 @@ from reprokit.host.disk import unwritable
 from reprokit.image.build import build
 from reprokit.image.lock.fit import errors_of
 from reprokit.image.lock.resolve import lock
-from reprokit.importing.fit import Fit
-from reprokit.importing.page import page
-from reprokit.importing.recipe_of import ImportedRecipe
-from reprokit.importing.repair import Failure, RepairLoop, Round
-from reprokit.importing.wheel_changes import WheelChanges
+from reprokit.importing.decision import ImportedRecipe
+from reprokit.importing.repair import Failure, Fit, RepairLoop, Round, WheelChanges, page
 from reprokit.recipe import find
 from reprokit.recipe.find import Target
 from reprokit.smoke.run import CommandFailed, fresh_container, judge, title

@@ -112,7 +112,7 @@ def test_a_source_that_is_none_is_named(error, tmp_path, options, message):
 
 
 def test_missing_parsers_are_named_with_their_extra(error, tmp_path, monkeypatch):
-    for module in ("recipe_of", "draft", "edits"):
+    for module in ("recipe_of", "draft", "changes", "repair"):
         monkeypatch.delitem(sys.modules, f"reprokit.importing.{module}", raising=False)
     monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
     missing = error(UsageError, "new", "tool", "--from", str(tmp_path))

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.compat.bounds import bounds
+from reprokit.compat.evaluate import bounds
 from reprokit.compat.facts import bundled
-from reprokit.compat.pins import resolved_wheels
+from reprokit.compat.stack import resolved_wheels
 from tests.support.stacks import stack
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.compat.facts import bundled
-from reprokit.compat.gpu import parse_gpu
-from reprokit.compat.peaks import known_peaks, peaks_of
+from reprokit.compat.gpu import known_peaks, parse_gpu, peaks_of
 from reprokit.errors import UsageError
 
 SPELLINGS = {

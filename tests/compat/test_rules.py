@@ -402,7 +402,7 @@ import fits: mmdet=3.3.0,mmcv=2.1.0; mmdet=2.28.2,mmcv_full=1.7.1
 # CUDA of the libraries that a wheel loads
 run cupy-cuda11x-cuda error: cupy_cuda11x=12.0.0,cuda=12.1
 run fits: cupy_cuda12x=12.0.0,cuda=12.1; onnxruntime_gpu=1.19.0,cuda=12.1
-run onnxruntime_gpu-cuda error: onnxruntime_gpu=1.16.0,cuda=12.1
+run onnxruntime-gpu-cuda error: onnxruntime_gpu=1.16.0,cuda=12.1
 # The GPU, by the torch that a package requires
 run vllm-torch-gpu error: vllm=0.6.0 on RTX 5090
 run fits: vllm=0.9.2 on RTX 5090; vllm=0.6.0 on H100

@@ -15,9 +15,7 @@ from reprokit.compat.facts import bundled
 from reprokit.compat.gpu import parse_gpu
 from reprokit.compat.known import releases
 from reprokit.compat.model import PURPOSES, Stack
-from reprokit.compat.solve.choices import PinOption, choices
-from reprokit.compat.solve.conflicts import Conflicts
-from reprokit.compat.solve.search import solve
+from reprokit.compat.solve import Conflicts, PinOption, choices, solve
 from reprokit.compat.view import View
 from tests.support.stacks import stack
 

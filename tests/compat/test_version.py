@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.compat.pins import parse_pins
-from reprokit.compat.requires_schema import meets
-from reprokit.compat.schema import Span
+from reprokit.compat.schema import Span, meets
+from reprokit.compat.stack import parse_pins
 from reprokit.compat.version import at_most, begins, key, local, matching, overlap, parts, public, series
 from reprokit.errors import UsageError
 

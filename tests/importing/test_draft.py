@@ -11,7 +11,7 @@ from reprokit.compat.facts import bundled
 from reprokit.importing.decision import Choice, Decision, PythonBase, Versions
 from reprokit.importing.draft import draft
 from reprokit.importing.model import Origin, Statement
-from reprokit.importing.torch_build import stated_cuda, torch_build, without_index
+from reprokit.importing.system_choice import stated_cuda, torch_build, without_index
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
 

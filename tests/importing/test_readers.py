@@ -19,7 +19,7 @@ def test_a_file_states_with_its_lines(stated, path):
 
 
 def test_what_a_file_does_not_state_is_not_invented(stated):
-    statements = stated({path: text for path, (text, _) in CASES.items()}, "import", "optional", "package", "cxx")
+    statements = stated({path: text for path, (text, _) in CASES.items()}, "import", "package", "cxx")
     values = {statement.split(" ")[2] for statement in statements.split(" | ")}
     assert not values & {"nothing", "nowhere", "not_a_command", "own", "11"}
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from reprokit.compat.facts import bundled
-from reprokit.importing.asof import moment_of
 from reprokit.importing.recipe_of import recipe_of
+from reprokit.importing.tree import moment_of
 from reprokit.recipe.load import load_text
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store

@@ -11,14 +11,10 @@ from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
 from reprokit.compat.stack import stack_of, stated_wheels
 from reprokit.errors import UsageError
-from reprokit.importing.decision import Choice, Decision, PythonBase, Question, Versions
-from reprokit.importing.edits import changed
-from reprokit.importing.fit import Fit
+from reprokit.importing.changes import RecipeChange, changed, permitted
+from reprokit.importing.decision import Choice, Decision, ImportedRecipe, PythonBase, Question, Versions
 from reprokit.importing.model import Origin
-from reprokit.importing.page import page
-from reprokit.importing.permitted import RecipeChange, permitted
-from reprokit.importing.recipe_of import ImportedRecipe
-from reprokit.importing.repair import ROUNDS, Failure, Round
+from reprokit.importing.repair import ROUNDS, Failure, Fit, Round, page
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
 from tests.support.repairs import CURL, H5PY, VARIANT, World, failure

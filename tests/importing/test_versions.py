@@ -12,8 +12,8 @@ from reprokit.compat.facts import bundled
 from reprokit.errors import SourceError
 from reprokit.importing.decision import Choice, Decision, PythonBase, Versions
 from reprokit.importing.model import Origin
+from reprokit.importing.repair import WheelChanges
 from reprokit.importing.versions import versions_of
-from reprokit.importing.wheel_changes import WheelChanges
 from reprokit.recipe.model import Variant
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.mirrors.places import Mirrors

@@ -19,7 +19,7 @@ from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
 from reprokit.compat.gpu import parse_gpu
 from reprokit.compat.model import Finding, Stack
-from reprokit.compat.pins import parse_pins
+from reprokit.compat.stack import parse_pins
 
 FACTS = bundled()
 OUTCOMES = Path(__file__).with_name("outcomes.yaml")

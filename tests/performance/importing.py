@@ -26,9 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from reprokit.commands.new import imported
 from reprokit.engine import Engine
 from reprokit.errors import ReprokitError
-from reprokit.importing.fit import Fit
-from reprokit.importing.page import page
-from reprokit.importing.repair import Failure, RepairLoop, Round
+from reprokit.importing.repair import Failure, Fit, RepairLoop, Round, page
 from reprokit.recipe import find
 from reprokit.smoke.repair import attempt as attempted
 from reprokit.smoke.run import fresh_container

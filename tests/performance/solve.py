@@ -23,8 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from reprokit.compat.evaluate import judge
 from reprokit.compat.facts import bundled
 from reprokit.compat.model import KnownGpu, Stack
-from reprokit.compat.solve.choices import choices
-from reprokit.compat.solve.search import solve
+from reprokit.compat.solve import choices, solve
 from reprokit.compat.stack import stack_of
 from reprokit.compat.view import View
 from reprokit.recipe.find import recipe_names, targets

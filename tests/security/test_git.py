@@ -12,7 +12,7 @@ import pytest
 from reprokit.config import Configuration
 from reprokit.errors import SourceError, UsageError
 from reprokit.image.render import render
-from reprokit.importing.sources import opened
+from reprokit.importing.tree import opened
 from reprokit.recipe.fields import git_requirement
 from reprokit.recipe.model import Source
 from reprokit.supply.kinds.apt.settings import AptSettings

@@ -16,12 +16,10 @@ from reprokit.compat.facts import bundled
 from reprokit.config import Configuration
 from reprokit.errors import UsageError
 from reprokit.explain.judge import explain
-from reprokit.importing.asof import moment_of
+from reprokit.importing.changes import changed, permitted
 from reprokit.importing.collect import collect
-from reprokit.importing.edits import changed
-from reprokit.importing.permitted import permitted
 from reprokit.importing.recipe_of import recipe_of
-from reprokit.importing.tree import CommitTree, FolderTree
+from reprokit.importing.tree import CommitTree, FolderTree, moment_of
 from reprokit.recipe.load import load_text
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.kinds.wheels.pip import PipSettings

@@ -6,9 +6,8 @@ from packaging.requirements import Requirement
 
 from reprokit.compat.facts import bundled
 from reprokit.explain.judge import explain
-from reprokit.importing.fit import Fit
-from reprokit.importing.permitted import RecipeChange
-from reprokit.importing.repair import Failure, RepairLoop, Round
+from reprokit.importing.changes import RecipeChange
+from reprokit.importing.repair import Failure, Fit, RepairLoop, Round
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
 from tests.support import logs

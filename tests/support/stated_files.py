@@ -198,7 +198,7 @@ CASES = {
         "6 library OpenMP (other)",
     ),
     "a.ipynb": (NOTEBOOK, "12 package seaborn | 13 import pandas | 19 tested 3.9"),
-    "tool/code.py": (CODE, "2 import numpy | 3 import scipy | 8 optional apex | 12 optional cupy"),
+    "tool/code.py": (CODE, "2 import numpy | 3 import scipy"),
     ".devcontainer/devcontainer.json": (
         '{\n // a comment\n "image": "debian:12",\n "postCreateCommand": "pip install einops",\n}\n',
         "3 base debian:12 | 4 package einops",

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import (
-    apis,
     base,
-    cmake,
     cuda,
     cudnn,
     cutlass,
     dgl,
     distro,
-    extensions,
     flash_attn,
     frameworks,
     host,
     pins,
-    projects,
-    python_wheels,
-    requires,
+    sources,
     torch,
-    torch_of_package,
     tvm,
-)
-
-MODULES = (
-    apis, base, cmake, cuda, cudnn, cutlass, dgl, distro, extensions, flash_attn, frameworks, host, pins, projects,
-    python_wheels, requires, torch, torch_of_package, tvm,
+    wheels,
 )  # fmt: skip
 
+MODULES = (base, cuda, cudnn, cutlass, dgl, distro, flash_attn, frameworks, host, pins, sources, torch, tvm, wheels)
+
 # In the order in which findings of one severity are shown: by file, then as the file has them.
-RULES = tuple(rule for module in MODULES for rule in vars(module).values() if isinstance(rule, CompatRule))
+RULES = tuple(
+    rule
+    for module in MODULES
+    for value in vars(module).values()
+    for rule in (value if isinstance(value, tuple) else (value,))
+    if isinstance(rule, CompatRule)
+)

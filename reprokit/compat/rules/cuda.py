@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from reprokit.compat.model import COMPILE, GPU, KnownGpu
-from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
+from reprokit.compat.rule import (
+    Problem,
+    Verdict,
+    combination_rule,
+    combined,
+    error,
+    needs,
+    problems,
+    rule,
+    unknown,
+    warning,
+)
 from reprokit.compat.schema import Toolkit, rows_for
 from reprokit.compat.version import at_most, key, older, overlap, parts, series
 from reprokit.compat.view import View
@@ -74,9 +85,8 @@ def cuda_driver(view: View) -> Iterator[Problem]:
     driver = view.driver
     if driver is None:
         return
-    if cuda := view.known("cuda"):
-        verdict = combined((f"CUDA {v}", judge_driver(view, v, driver)) for v in cuda.versions)
-        yield Problem((cuda.label, f"driver={driver}"), _in_image(view, verdict))
+    for subjects, verdict in problems(view, ("cuda", "driver"), judge_driver):
+        yield Problem(subjects, _in_image(view, verdict))
     torch = view.known("torch")
     if torch and view.stack.purpose in ("run", "compile") and not torch.from_base:
         verdict = combined(
@@ -138,16 +148,12 @@ def judge_driver(view: View, release: str, driver: str) -> Iterator[Verdict]:
         )
 
 
-@rule("gpu-driver", changes="driver", purposes=GPU)
-def gpu_driver(view: View) -> Iterator[Problem]:
-    """A driver from before the GPU, or from after its support ended."""
-    if driver := view.driver:
-        for gpu in view.stack.gpus:
-            yield Problem((gpu.label, f"driver={driver}"), next(_judge_gpu(view, gpu, driver), None))
+@combination_rule("gpu-driver", of="gpu driver", changes="driver", purposes=GPU)
+def gpu_driver(view: View, gpu: KnownGpu, driver: str) -> Iterator[Verdict]:
+    """A driver from before the GPU, or from after its support ended.
 
-
-def _judge_gpu(view: View, gpu: KnownGpu, driver: str) -> Iterator[Verdict]:
-    """The first branch of drivers for a GPU is that which came with the first CUDA for its capability."""
+    The first branch of drivers for a GPU is that which came with the first CUDA for its capability.
+    """
     toolkits, facts, branch = view.facts.cuda.toolkits, view.facts.gpus, int(series(driver, 1))
     last = facts.last_driver.get(_dot(gpu.sm), "")
     if last and branch > int(last):

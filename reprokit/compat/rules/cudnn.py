@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
+from reprokit.compat.known import TorchWheel, cuda_of_build
 from reprokit.compat.model import CODE, KnownGpu
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, warning
 from reprokit.compat.schema import rows_for
-from reprokit.compat.torch_wheel import TorchWheel, cuda_of_build
 from reprokit.compat.version import at_most, begins, key, overlap, series
 from reprokit.compat.view import View
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
+from reprokit.compat.known import cuda_of_build
 from reprokit.compat.model import COMPILE
-from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
+from reprokit.compat.rule import Problem, Verdict, combination_rule, error, needs, problems, rule, unknown, warning
 from reprokit.compat.rules.cuda import runs_on
-from reprokit.compat.rules.python_wheels import no_wheel, wheel_tag
+from reprokit.compat.rules.wheels import no_wheel, wheel_tag
 from reprokit.compat.schema import rows_for
-from reprokit.compat.torch_wheel import cuda_of_build
 from reprokit.compat.version import at_most, begins, key, older, overlap, public, series
 from reprokit.compat.view import View
 
@@ -66,20 +66,17 @@ def available(view: View, version: str) -> Iterator[Verdict]:
 @rule("dgl-cuda", changes="cuda", purposes=("run",))
 def dgl_cuda(view: View) -> Iterator[Problem]:
     """Prebuilt DGL that is to run on a GPU: there must be a build for the CUDA of the stack."""
-    dgl, pin = view.known("dgl"), view.known("cuda")
+    dgl = view.known("dgl")
     if dgl is None or not view.stack.gpus:
         return
     if not dgl.local and any(_python_tags(view.facts, v, "") is not None for v in dgl.versions):
         reason = "the wheel `dgl` on PyPI has no GPU code; use the build for your CUDA, such as dgl-cu102"
         yield Problem((dgl.label,), warning(reason, view.facts.dgl.pypi_cpu.source))
-    if pin is not None:
-        verdicts = (
-            (f"DGL {d} with CUDA {c}", _judge_cuda(view.facts, d, c)) for d in dgl.versions for c in pin.versions
-        )
-        yield Problem((dgl.label, pin.label), combined(verdicts))
+    yield from problems(view, ("dgl", "cuda"), _judge_cuda)
 
 
-def _judge_cuda(facts: Facts, version: str, release: str) -> Iterator[Verdict]:
+def _judge_cuda(view: View, version: str, release: str) -> Iterator[Verdict]:
+    facts = view.facts
     row = next(rows_for(facts.dgl.cuda_builds, version), None)
     if row and not any(overlap(c, release) for c in row.cuda):
         doubtful = row.unverified or any(begins(c, release) for c in row.cuda_unverified)

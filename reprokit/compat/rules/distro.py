@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.facts import Facts
 from reprokit.compat.model import COMPILE
-from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, unknown, warning
+from reprokit.compat.rule import Problem, Verdict, combination_rule, error, problems, rule, unknown, warning
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, series
 from reprokit.compat.view import Pin, View
@@ -15,19 +14,13 @@ from reprokit.compat.view import Pin, View
 _SERIES = {"gcc": 1, "python": 2, "cmake": 2}
 
 
-@rule("llvm-distro", changes="llvm distro")
-def llvm(view: View) -> Iterator[Problem]:
+@combination_rule("llvm-distro", of="llvm distro")
+def llvm(view: View, version: str, name: str) -> Iterator[Verdict]:
     """LLVM's development files come from the archive or from apt.llvm.org."""
-    distro, pin = view.known("distro"), view.known("llvm")
-    if distro and pin:
-        # Packages are named by the major, and up to 6.0 by the second number too.
-        majors = dict.fromkeys(series(v, 1) if key(v)[0] >= 7 else series(v) for v in pin.versions)
-        verdict = combined((f"LLVM {v}", _judge_llvm(view.facts, distro.versions[0], v)) for v in majors)
-        yield Problem((pin.label, distro.label), verdict)
-
-
-def _judge_llvm(facts: Facts, name: str, major: str) -> Iterator[Verdict]:
-    archive, extra = facts.llvm.archives.get(name), facts.llvm.apt_llvm_org.get(name)
+    # Packages are named by the major, and up to 6.0 by the second number too.
+    major = series(version, 1) if key(version)[0] >= 7 else series(version)
+    facts = view.facts.llvm
+    archive, extra = facts.archives.get(name), facts.apt_llvm_org.get(name)
     if archive is None:
         yield unknown(f"no fact says whether {name} has LLVM {major}")
         return
@@ -35,7 +28,7 @@ def _judge_llvm(facts: Facts, name: str, major: str) -> Iterator[Verdict]:
         return
     if extra and (major in extra.majors or (extra.first and key(major) >= key(extra.first))):
         yield warning(f"{name} has no LLVM {major}; install it from apt.llvm.org", extra.source)
-    elsewhere = [d for d, a in facts.llvm.archives.items() if major in a.majors]
+    elsewhere = [d for d, a in facts.archives.items() if major in a.majors]
     where = f" ({', '.join(elsewhere)} has it)" if elsewhere else ""
     sources = (*archive.source, *(extra.source if extra else ()))
     reason = f"neither {name} nor apt.llvm.org has LLVM {major}{where}"
@@ -77,7 +70,7 @@ def gcc(view: View) -> Iterator[Problem]:
     name, facts = distro.versions[0], view.distro(distro.versions[0])
     subjects = (pin.label, distro.label)
     if not facts.gcc_available and facts.glibcxx_max:
-        yield Problem(subjects, combined((f"gcc {v}", _judge_libstdcxx(view, name, v)) for v in pin.versions))
+        yield from problems(view, ("gcc", "distro"), _judge_libstdcxx)
     elif _has(view, name, pin):
         return
     elif facts.gcc_available:
@@ -88,7 +81,7 @@ def gcc(view: View) -> Iterator[Problem]:
         yield Problem(subjects, unknown(f"no fact says whether {name} has another gcc than {facts.gcc}", facts.source))
 
 
-def _judge_libstdcxx(view: View, name: str, gcc: str) -> Iterator[Verdict]:
+def _judge_libstdcxx(view: View, gcc: str, name: str) -> Iterator[Verdict]:
     facts = view.distro(name)
     known = view.facts.distros.glibcxx_by_gcc
     needed = known.get(max((release for release in known if not older(gcc, release)), key=key, default=""))
@@ -175,8 +168,7 @@ def cuda(view: View) -> Iterator[Problem]:
         yield Problem(subjects, warning(reason, facts.source))
         return
     if name.startswith("ubuntu"):
-        verdict = combined((f"CUDA {v}", _judge_image(view.facts, name.partition(":")[2], v)) for v in pin.versions)
-        yield Problem(subjects, verdict)
+        yield from problems(view, ("cuda", "distro"), _judge_image)
 
 
 @combination_rule("cuda-glibc", of="cuda distro", purposes=COMPILE)
@@ -192,8 +184,8 @@ def cuda_glibc(view: View, release: str, name: str) -> Iterator[Verdict]:
             yield error(reason, (*row.source, *has.source))
 
 
-def _judge_image(facts: Facts, ubuntu: str, version: str) -> Iterator[Verdict]:
-    toolkit = facts.cuda.toolkits[series(version)]
+def _judge_image(view: View, version: str, name: str) -> Iterator[Verdict]:
+    toolkit, ubuntu = view.facts.cuda.toolkits[series(version)], name.partition(":")[2]
     known = (*toolkit.image_ubuntu, *toolkit.image_ubuntu_unverified)
     if not known or ubuntu in known:
         return

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from reprokit.compat.known import TorchWheel
 from reprokit.compat.model import CODE, COMPILE, KnownGpu
 from reprokit.compat.rule import Verdict, combination_rule, error, needs, warning
 from reprokit.compat.schema import rows_for
-from reprokit.compat.torch_wheel import TorchWheel
 from reprokit.compat.version import begins, older, series
 from reprokit.compat.view import View
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 
 from packaging.specifiers import SpecifierSet
 
 from reprokit.compat.model import CODE, KnownGpu
-from reprokit.compat.rule import CompatRule, Verdict, combination_rule, error, needs
+from reprokit.compat.rule import Verdict, combination_rule, combination_rules, error, needs
 from reprokit.compat.rules.cuda import judge_driver
 from reprokit.compat.schema import FrameworkBuild, rows_for
 from reprokit.compat.view import View
@@ -22,42 +23,32 @@ def _builds(view: View, name: str, version: str) -> Iterator[FrameworkBuild]:
             yield row
 
 
-def _library(name: str, library: str, shown: str) -> CompatRule:
+@combination_rules("{}-{}", of="{} {}", each=product(_SHOWN, ("cuda", "cudnn")), purposes=CODE)
+def library(view: View, name: str, library: str, version: str, release: str) -> Iterator[Verdict]:
     """A framework with a library beside it; with one that does not fit it finds no GPU, or stops at the first use."""
+    for row in _builds(view, name, version):
+        spec, shown = (row.cuda, "CUDA") if library == "cuda" else (row.cudnn, "cuDNN")
+        if not SpecifierSet(spec).contains(release):
+            yield error(f"{_SHOWN[name]} {version} loads {shown} {spec}, not {release}", row.source)
 
-    @combination_rule(f"{name}-{library}", of=f"{name} {library}", purposes=CODE)
-    def check(view: View, version: str, release: str) -> Iterator[Verdict]:
+
+@combination_rules("{}-gpu", of="{} gpu", each=_SHOWN, changes="{}", purposes=CODE)
+def gpu(view: View, name: str, version: str, card: KnownGpu) -> Iterator[Verdict]:
+    for row in _builds(view, name, version):
+        toolkit = view.facts.cuda.toolkits[row.built]
+        if card.capability[0] > max(toolkit.sm) // 10:
+            built = f"{_SHOWN[name]} {version} is built with CUDA {row.built}"
+            yield error(f"{built}, whose libraries have nothing for sm_{card.sm}", (*row.source, *toolkit.source_sm))
+
+
+@combination_rules("{}-driver", of="{} driver", each=_SHOWN, purposes=CODE)
+def driver(view: View, name: str, version: str, release: str) -> Iterator[Verdict]:
+    for row in _builds(view, name, version):
+        what = f"{_SHOWN[name]} {version}+{row.local}"
+        yield from needs(what, "driver", row.driver_min, release, row.source)
+    if view.pin("cuda") is None:  # else `cuda-driver` judges that
         for row in _builds(view, name, version):
-            spec = row.cuda if library == "cuda" else row.cudnn
-            if not SpecifierSet(spec).contains(release):
-                yield error(f"{_SHOWN[name]} {version} loads {shown} {spec}, not {release}", row.source)
-
-    return check
-
-
-def _gpu(name: str) -> CompatRule:
-    @combination_rule(f"{name}-gpu", of=f"{name} gpu", changes=name, purposes=CODE)
-    def check(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
-        for row in _builds(view, name, version):
-            toolkit = view.facts.cuda.toolkits[row.built]
-            if gpu.capability[0] > max(toolkit.sm) // 10:
-                built = f"{_SHOWN[name]} {version} is built with CUDA {row.built}"
-                yield error(f"{built}, whose libraries have nothing for sm_{gpu.sm}", (*row.source, *toolkit.source_sm))
-
-    return check
-
-
-def _driver(name: str) -> CompatRule:
-    @combination_rule(f"{name}-driver", of=f"{name} driver", changes=f"{name} driver", purposes=CODE)
-    def check(view: View, version: str, driver: str) -> Iterator[Verdict]:
-        for row in _builds(view, name, version):
-            what = f"{_SHOWN[name]} {version}+{row.local}"
-            yield from needs(what, "driver", row.driver_min, driver, row.source)
-        if view.pin("cuda") is None:  # else `cuda-driver` judges that
-            for row in _builds(view, name, version):
-                yield from (v for v in judge_driver(view, row.built, driver) if v.severity == "error")
-
-    return check
+            yield from (v for v in judge_driver(view, row.built, release) if v.severity == "error")
 
 
 @combination_rule("jax-driver", of="jax cuda driver", changes="jax cuda driver", purposes=CODE)
@@ -70,22 +61,13 @@ def jax_links(view: View, version: str, release: str, driver: str) -> Iterator[V
             yield error(f"{reason}: no kernel image is available", row.source)
 
 
-def _ptxas(name: str) -> CompatRule:
-    @combination_rule(f"{name}-ptxas", of=f"{name} cuda_minor gpu", changes="cuda", purposes=CODE)
-    def check(view: View, version: str, minor: str, gpu: KnownGpu) -> Iterator[Verdict]:
-        """What JAX compiles at run time, it assembles with the toolkit's ptxas, for the GPU's own capability."""
-        toolkit = view.facts.cuda.toolkits[minor]
-        if gpu.sm > max(toolkit.sm):
-            reason = f"{_SHOWN[name]} {version} compiles with ptxas of CUDA {minor}, which does not know sm_{gpu.sm}"
-            yield error(reason, (*toolkit.source_sm, "jax_13570"))
-
-    return check
-
-
-tensorflow_cuda, jax_cuda, jaxlib_cuda, onnxruntime_cuda = (_library(name, "cuda", "CUDA") for name in _SHOWN)
-tensorflow_cudnn, jax_cudnn, jaxlib_cudnn, onnxruntime_cudnn = (_library(name, "cudnn", "cuDNN") for name in _SHOWN)
-tensorflow_gpu, jax_gpu, jaxlib_gpu, onnxruntime_gpu = map(_gpu, _SHOWN)
-tensorflow_driver, jax_driver, jaxlib_driver, onnxruntime_driver = map(_driver, _SHOWN)
+@combination_rules("{}-ptxas", of="{} cuda_minor gpu", each=("jax", "jaxlib"), changes="cuda", purposes=CODE)
+def ptxas(view: View, name: str, version: str, minor: str, card: KnownGpu) -> Iterator[Verdict]:
+    """What JAX compiles at run time, it assembles with the toolkit's ptxas, for the GPU's own capability."""
+    toolkit = view.facts.cuda.toolkits[minor]
+    if card.sm > max(toolkit.sm):
+        reason = f"{_SHOWN[name]} {version} compiles with ptxas of CUDA {minor}, which does not know sm_{card.sm}"
+        yield error(reason, (*toolkit.source_sm, "jax_13570"))
 
 
 @combination_rule("jaxlib-build", of="jaxlib", changes="jaxlib")
@@ -94,21 +76,14 @@ def jaxlib_build(view: View, version: str) -> Iterator[Verdict]:
     pin = view.pin("jaxlib")
     rows = [row for row in view.facts.frameworks["jaxlib"] if pin and pin.local and row.local == pin.local]
     if pin and rows and not any(row.covers(version) for row in rows):
-        yield error(f"jaxlib {version} has no build {pin.local}: the last is of {rows[-1].to}", rows[-1].source)
+        yield error(
+            f"jaxlib {version} has no build {pin.local}; {rows[-1].to} was the last release with it", rows[-1].source
+        )
 
 
-jax_ptxas, jaxlib_ptxas = map(_ptxas, ("jax", "jaxlib"))
-
-
-def _lowest_gpu(name: str) -> CompatRule:
-    @combination_rule(f"{name}-gpu", of=f"{name} gpu", changes="", purposes=CODE)
-    def check(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
-        least = view.facts.torch_build.lowest_gpu[name]
-        if gpu.sm < int(least.cc_min.replace(".", "")):
-            reason = f"{name} {version} has kernels for capability {least.cc_min} or later, not for sm_{gpu.sm}"
-            yield error(reason, least.source)
-
-    return check
-
-
-triton_gpu, vllm_gpu = map(_lowest_gpu, ("triton", "vllm"))
+@combination_rules("{}-gpu", of="{} gpu", each=("triton", "vllm"), changes="", purposes=CODE)
+def lowest_gpu(view: View, name: str, version: str, card: KnownGpu) -> Iterator[Verdict]:
+    least = view.facts.torch_build.lowest_gpu[name]
+    if card.sm < int(least.cc_min.replace(".", "")):
+        reason = f"{name} {version} has kernels for capability {least.cc_min} or later, not for sm_{card.sm}"
+        yield error(reason, least.source)

@@ -1,4 +1,4 @@
-"""PyTorch: its C++ extensions with the compilers, its CUDA builds, and the GPUs that its wheels have code for.
+"""PyTorch and its extensions: compilers, CUDA builds, and the GPUs that wheels have code for.
 
 The capabilities inside a wheel decide, whatever CUDA the image has.
 """
@@ -7,23 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from packaging.specifiers import SpecifierSet
+
+from reprokit.compat.known import TorchWheel, build_of_cuda, cuda_of_build, torch_wheel
 from reprokit.compat.model import CODE, COMPILE, KnownGpu
 from reprokit.compat.rule import (
     Problem,
     Verdict,
     combination_rule,
+    combination_rules,
     combined,
     doubt,
     error,
     info,
     needs,
+    problems,
     rule,
     unknown,
     warning,
 )
 from reprokit.compat.rules.cuda import judge_gcc, runs_on
 from reprokit.compat.schema import rows_for
-from reprokit.compat.torch_wheel import TorchWheel, build_of_cuda, cuda_of_build
 from reprokit.compat.version import at_most, key, older, series
 from reprokit.compat.view import View
 
@@ -40,8 +44,8 @@ def cpp_extension(view: View) -> Iterator[Problem]:
     if old:
         yield Problem((torch.label, gcc.label), old)
     elif cuda is not None:
-        verdicts = ((f"CUDA {c} with gcc {g}", _judge_bound(view, c, g)) for c in cuda.versions for g in gcc.versions)
-        yield Problem((torch.label, cuda.label, gcc.label), combined(verdicts))
+        for subjects, verdict in problems(view, ("cuda", "gcc"), _judge_bound):
+            yield Problem((torch.label, *subjects), verdict)
 
 
 def _judge_bound(view: View, release: str, gcc: str) -> Iterator[Verdict]:
@@ -137,11 +141,6 @@ def torch_cuda(view: View, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
     yield error(reason, sources)
 
 
-@combination_rule("torch-gpu", of="torch_wheel gpu", changes="torch", purposes=CODE)
-def torch_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
-    yield from judge_gpu(view, wheel, gpu)
-
-
 def judge_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
     if not wheel.cuda:
         return
@@ -177,6 +176,9 @@ def judge_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]
     yield error(reason, (*wheel.sources, "cubin_rule"))
 
 
+torch_gpu = combination_rule("torch-gpu", of="torch_wheel gpu", changes="torch", purposes=CODE)(judge_gpu)
+
+
 def _unmeasured(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
     """The wheel itself was not read: conda's package has all of its capabilities and more, and nvcc's limits hold."""
     if wheel.conda_sm is not None:
@@ -209,3 +211,52 @@ def cpu_build(view: View) -> Iterator[Problem]:
     if torch and torch.local.startswith("cpu") and view.stack.needs_gpu == "required":
         reason = "this is a CPU build, but the stack needs a GPU; pin a CUDA build, such as torch=2.6.0+cu124"
         yield Problem((torch.label,), error(reason, ("pt_prev",)))
+
+
+@combination_rules("{}-torch-gpu", of="{} gpu", each=("vllm", "xformers", "torchaudio"), changes="{}", purposes=CODE)
+def required_torch_gpu(view: View, name: str, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
+    """The torch that a package of wheels requires, with the GPU, if the stack does not pin torch itself."""
+    spec = view.facts.wheels[name].releases[version].torch
+    if view.pin("torch") is not None or not spec.startswith("=="):
+        return
+    reasons, sources = [], view.facts.wheels[name].source
+    for torch, release in view.facts.torch.releases.items():
+        for cuda in release.builds if SpecifierSet(spec).contains(torch) else ():
+            wheel = torch_wheel(view.facts, torch, build_of_cuda(cuda))
+            verdict = next(judge_gpu(view, wheel, gpu), None)
+            if verdict is None or verdict.severity != "error":
+                return
+            reasons.append(verdict.reason)
+    if reasons:
+        yield error(f"{name} {version} requires torch {spec.removeprefix('==')}: {reasons[-1]}", sources)
+
+
+@combination_rule("apex-same-cuda", of="apex torch_wheel cuda_minor", changes="torch cuda", purposes=COMPILE)
+def apex(view: View, version: str, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
+    """apex refuses an nvcc whose CUDA is not torch's, minor included."""
+    if wheel.cuda and not wheel.uncertain and wheel.cuda != minor:
+        reason = f"apex refuses to build its CUDA extensions with CUDA {minor} and {wheel.label}"
+        yield error(reason, view.facts.wheels["apex"].source)
+
+
+@combination_rule("bitsandbytes-torch", of="bitsandbytes torch_wheel", changes="bitsandbytes torch", purposes=CODE)
+def bitsandbytes(view: View, version: str, wheel: TorchWheel) -> Iterator[Verdict]:
+    """bitsandbytes loads a library named after torch's CUDA; some releases import `triton.ops`, which is gone since."""
+    table = view.facts.wheels["bitsandbytes"]
+    cudas, torch = table.releases[version].cuda, table.releases[version].torch
+    if wheel.cuda and not SpecifierSet(torch).contains(wheel.version):
+        reason = f"bitsandbytes {version} works with torch {torch}, not {wheel.version}: it imports triton.ops"
+        yield error(f"{reason}, which newer triton lacks", table.source)
+    if cudas and wheel.cuda and not wheel.uncertain and wheel.cuda not in cudas:
+        has = f"the wheel of bitsandbytes {version} has libraries for CUDA {', '.join(cudas)}"
+        yield error(f"{has}, none for {wheel.label}", table.source)
+
+
+@combination_rule("bitsandbytes-cuda", of="bitsandbytes cuda_minor", changes="bitsandbytes cuda", purposes=CODE)
+def bitsandbytes_alone(view: View, version: str, minor: str) -> Iterator[Verdict]:
+    """Before 0.43 bitsandbytes looked for a CUDA itself, where torch's is not known."""
+    table = view.facts.wheels["bitsandbytes"]
+    cudas = table.releases[version].cuda
+    if cudas and minor not in cudas and older(version, "0.43") and view.pin("torch") is None:
+        has = f"the wheel of bitsandbytes {version} has libraries for CUDA {', '.join(cudas)}"
+        yield error(f"{has}, none for {minor}", table.source)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from reprokit.compat.model import COMPILE
-from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, needs, rule, unknown, warning
+from reprokit.compat.rule import Problem, Verdict, combination_rule, error, needs, problems, rule, unknown, warning
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import at_most, key, older, series
 from reprokit.compat.view import View
@@ -56,18 +57,15 @@ def tvm_python(view: View, version: str, python: str) -> Iterator[Verdict]:
 @rule("tvm-cmake", changes="cmake tvm distro", purposes=COMPILE)
 def tvm_cmake(view: View) -> Iterator[Problem]:
     """The CMake that builds TVM: the pinned one, else the distribution's."""
-    tvm, pin, distro = view.known("tvm"), view.known("cmake"), view.known("distro")
-    if tvm is None:
-        return
-    if pin is not None:
-        verdicts = ((f"TVM {t} with CMake {c}", _judge_cmake(view, t, c)) for t in tvm.versions for c in pin.versions)
-        yield Problem((tvm.label, pin.label), combined(verdicts))
-    elif distro is not None and not view.pin("cmake"):
+    if view.pin("cmake"):
+        yield from problems(view, ("tvm", "cmake"), _judge_cmake)
+    elif distro := view.known("distro"):
         name, facts = distro.versions[0], view.distro(distro.versions[0])
-        verdict = combined((f"TVM {t}", _judge_cmake(view, t, facts.cmake)) for t in tvm.versions)
-        if verdict:
+        for subjects, verdict in problems(view, ("tvm",), partial(_judge_cmake, cmake=facts.cmake)):
+            if verdict is None:
+                continue
             reason = f"CMake is not pinned, and {name} has CMake {facts.cmake}: {verdict.reason}. Pin cmake"
-            yield Problem((tvm.label, distro.label), warning(reason, (*verdict.sources, *facts.source)))
+            yield Problem((*subjects, distro.label), warning(reason, (*verdict.sources, *facts.source)))
 
 
 def _judge_cmake(view: View, version: str, cmake: str) -> Iterator[Verdict]:

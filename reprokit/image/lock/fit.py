@@ -8,8 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
 from reprokit.compat.model import Finding, ResolvedVersion
-from reprokit.compat.pins import of_project, resolved_wheels
-from reprokit.compat.stack import stack_of, stated_wheels
+from reprokit.compat.stack import of_project, resolved_wheels, stack_of, stated_wheels
 from reprokit.compat.version import begins, parts
 from reprokit.display import notify
 from reprokit.errors import WorkFailed

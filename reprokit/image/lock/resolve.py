@@ -21,8 +21,7 @@ from reprokit.image.lock.read import SECTIONS, recipe_lock, sections, stale, sti
 from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import render
 from reprokit.image.request import MACHINES, request_of
-from reprokit.importing.asof import moment_of
-from reprokit.importing.tree import commit_date
+from reprokit.importing.tree import commit_date, moment_of
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest

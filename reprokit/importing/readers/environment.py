@@ -9,13 +9,7 @@ from reprokit.importing.toml_tables import table
 from reprokit.recipe import yaml
 from reprokit.recipe.requirements import environment_entries
 
-MOST = 1 << 20
 _NAMES = ("environment", "env", "conda")
-
-
-def reads(path: str, size: int) -> bool:
-    name = path.rpartition("/")[2].lower()
-    return name.endswith((".yml", ".yaml")) and name.startswith(_NAMES) and path.count("/") <= 2
 
 
 def read(file: SourceFile) -> Statements:

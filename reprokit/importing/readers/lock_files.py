@@ -9,12 +9,7 @@ from reprokit.importing.toml_tables import table
 from reprokit.untrusted import toml
 from reprokit.untrusted.documents import parsed
 
-MOST = 16 << 20
 _TOML = ("poetry.lock", "uv.lock", "pdm.lock", "pylock.toml")
-
-
-def reads(path: str, size: int) -> bool:
-    return path in (*_TOML, "Pipfile.lock")
 
 
 def read(file: SourceFile) -> Statements:

@@ -5,19 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from reprokit.importing.model import Scope, SourceFile, Statements
-from reprokit.importing.poetry import index_statements, placed_statements, poetry_statements
-from reprokit.importing.pytest_settings import plugin_statements
-from reprokit.importing.scopes import scope_of_group
+from reprokit.importing.model import Scope, SourceFile, Statements, scope_of_group
+from reprokit.importing.readers.ini_files import classifier, plugin_statements
+from reprokit.importing.readers.poetry import index_statements, poetry_statements, source_statements
 from reprokit.importing.toml_tables import table, texts
 from reprokit.recipe.requirements import Pyproject
 from reprokit.untrusted import toml
-
-MOST = 1 << 20
-
-
-def reads(path: str, size: int) -> bool:
-    return path.rpartition("/")[2] == "pyproject.toml"
 
 
 def read(file: SourceFile) -> Statements:
@@ -46,7 +39,7 @@ def read(file: SourceFile) -> Statements:
     pyproject = Pyproject.model_validate({"dependency-groups": table(data, "dependency-groups")})
     for group in pyproject.groups:
         for text in pyproject.group(group, file.path):
-            yield file.states("package", text, file.line_of("[dependency-groups]", text), scope_of_group(group), group)
+            yield file.states("package", text, file.line_of("[dependency-groups]", text), scope_of_group(group))
 
 
 def _uv(file: SourceFile, uv: Mapping[str, Any]) -> Statements:
@@ -59,12 +52,7 @@ def _uv(file: SourceFile, uv: Mapping[str, Any]) -> Statements:
     for name, value in table(uv, "sources").items():
         line = file.line_of("[tool.uv.sources", f"\n{name}") + 1
         for fields in map(table, value if isinstance(value, list) else [value]):
-            if isinstance(git := fields.get("git"), str):
-                commit = fields.get("rev") or fields.get("tag") or fields.get("branch")
-                place = git.removesuffix(".git")
-                yield file.states("source", f"{place}@{commit}" if commit else place, line, None, name)
-            elif where := fields.get("path") or fields.get("url"):
-                yield from placed_statements(file, name, str(where), line, None)
+            yield from source_statements(file, name, fields, line, None)
 
 
 def _project(file: SourceFile, project: Mapping[str, Any]) -> Statements:
@@ -83,22 +71,12 @@ def _project(file: SourceFile, project: Mapping[str, Any]) -> Statements:
     for text in texts(project.get("classifiers", [])):
         yield from classifier(file, text, file.line_of(here, text))
     yield from _groups(file, "optional-dependencies", table(project, "optional-dependencies"))
-    for key, address in table(project, "urls").items():
-        if key.lower() in ("source", "repository", "source code", "homepage", "code", "github"):
-            yield file.states("address", address, file.line_of("urls", str(address)))
-
-
-def classifier(file: SourceFile, text: str, line: int) -> Statements:
-    """A trove classifier of a Python version."""
-    version = text.rpartition(" :: ")[2]
-    if text.startswith("Programming Language :: Python :: 3.") and version.count(".") == 1:
-        yield file.states("tested", version, line)
 
 
 def _groups(file: SourceFile, header: str, groups: Mapping[str, Any]) -> Statements:
     for group, members in groups.items():
         for text in texts(members):
-            yield file.states("package", text, file.line_of(header, group, text), scope_of_group(group), group)
+            yield file.states("package", text, file.line_of(header, group, text), scope_of_group(group))
 
 
 def _flit(file: SourceFile, metadata: Mapping[str, Any]) -> Statements:

@@ -3,17 +3,246 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 
-from reprokit.importing.model import Scope, SourceFile, Statements
-from reprokit.importing.python_imports import import_statements
-from reprokit.importing.readers.pyproject import classifier
-from reprokit.importing.requirement_lines import valid_requirement
-from reprokit.importing.scopes import scope_of_group
-from reprokit.importing.setup_values import Module
+from packaging.utils import canonicalize_name
 
-MOST = 256 << 10
-_TEXTS = {"name": "project", "version": "version", "license": "licence", "url": "address", "python_requires": "python"}
+from reprokit.importing.model import Scope, SourceFile, Statements, scope_of_group
+from reprokit.importing.readers.code import import_statements
+from reprokit.importing.readers.ini_files import classifier
+from reprokit.importing.requirement_lines import valid_requirement
+
+_DEPTH = 40
+_UNKNOWN = object()
+_STEPS = 20_000
+
+
+class Module:
+    """A parsed module. Raises ValueError for text that is not Python, or that is nested too deeply."""
+
+    def __init__(self, text: str) -> None:
+        try:
+            self._tree = ast.parse(text)
+        except (SyntaxError, RecursionError, MemoryError) as error:
+            raise ValueError(f"not valid Python 3: {error.args[0] if error.args else error!r}") from None
+        # A name that is assigned in several branches has all their values.
+        self._names: dict[str, list[ast.expr]] = {}
+        self._added: dict[str, list[ast.expr]] = {}
+        self.conditional: list[ast.expr] = []
+        self._functions: dict[str, ast.AST] = {}
+        self._opened: dict[ast.expr, list[ast.expr]] = {}  # of a value that is read from a file, what opens it
+        self._steps = 0
+        self._versioned: dict[str, str] | None = None
+        optional = set(_under_features(self._tree))
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Assign):
+                for target in node.targets:
+                    if isinstance(target, ast.Name):
+                        self._names.setdefault(target.id, []).append(node.value)
+                    elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                        self._add(target.value.id, ast.Dict([target.slice], [node.value]))
+            elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
+                self._names.setdefault(node.target.id, []).append(node.value)
+            elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                self._add(node.target.id, node.value, node in optional)
+            elif isinstance(node, ast.FunctionDef):
+                self._functions.setdefault(node.name, node)
+            elif isinstance(node, ast.With):
+                self._open(node)
+            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                owner = node.func.value
+                if isinstance(owner, ast.Name) and node.args and node.func.attr in ("append", "extend", "update"):
+                    self._add(owner.id, node.args[0], node in optional)
+
+    def _add(self, name: str, value: ast.expr, optional: bool = False) -> None:
+        if optional:
+            self.conditional.append(value)
+        else:
+            self._added.setdefault(name, []).append(value)
+
+    def _open(self, block: ast.With) -> None:
+        opened = {i.optional_vars.id: i.context_expr for i in block.items if isinstance(i.optional_vars, ast.Name)}
+        for assigned in (node for node in block.body if isinstance(node, ast.Assign)):
+            used = {n.id for n in ast.walk(assigned.value) if isinstance(n, ast.Name)}
+            self._opened[assigned.value] = [opener for name, opener in opened.items() if name in used]
+
+    def calls(self, name: str) -> Iterator[ast.Call]:
+        """The calls of a function of this name, also as an attribute, in the order of `ast.walk`."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Call):
+                called = node.func
+                if (isinstance(called, ast.Name) and called.id == name) or (
+                    isinstance(called, ast.Attribute) and called.attr == name
+                ):
+                    yield node
+
+    def uses(self, name: str) -> Iterator[ast.expr]:
+        """Where a name is used in any branch, called or not; its import is no use."""
+        for node in ast.walk(self._tree):
+            if (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)) or (
+                isinstance(node, ast.Attribute) and node.attr == name
+            ):
+                yield node
+
+    def constants(self) -> Iterator[tuple[str, int]]:
+        """Every text of the module with its line."""
+        for node in ast.walk(self._tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value, node.lineno
+
+    def value(self, node: ast.expr, depth: int = 0) -> object:
+        """The text, list or other literal of an expression; an object of no type for anything computed."""
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
+            return _UNKNOWN
+        if isinstance(node, ast.Constant):
+            return node.value
+        if isinstance(node, ast.Name):
+            values = (self.value(behind, depth + 1) for behind in self._names.get(node.id, ()))
+            return next((value for value in values if value is not _UNKNOWN), _UNKNOWN)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+            return left + right if isinstance(left, str) and isinstance(right, str) else _UNKNOWN
+        if isinstance(node, ast.JoinedStr):
+            parts = [self.value(v.value if isinstance(v, ast.FormattedValue) else v, depth + 1) for v in node.values]
+            return "".join(map(str, parts)) if _UNKNOWN not in parts else _UNKNOWN
+        return _UNKNOWN
+
+    def texts(self, node: ast.expr, depth: int = 0) -> Iterator[tuple[str, int]]:
+        """The texts of a list, tuple, set or name of one, with their lines."""
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
+            return
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            for element in node.elts:
+                inner = element.value if isinstance(element, ast.Starred) else element
+                yield from self.texts(inner, depth + 1)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and not isinstance(self.value(node), str):
+            left = list(self.texts(node.left, depth + 1))
+            right = list(self.texts(node.right, depth + 1))
+            # `deps["x"] + "; marker"` is one text.
+            if len(left) == len(right) == 1 and right[0][0].lstrip().startswith(";"):
+                yield left[0][0] + right[0][0], left[0][1]
+            else:
+                yield from (text for text in (*left, *right) if not text[0].lstrip().startswith(";"))
+        elif isinstance(node, ast.Name):
+            # Which branch runs is not known here; the first that is not empty is taken.
+            branches = (list(self.texts(behind, depth + 1)) for behind in self._names.get(node.id, ()))
+            yield from next(filter(None, branches), [])
+            for added in self._added.get(node.id, ()):
+                yield from self.texts(added, depth + 1)
+        elif isinstance(node, ast.IfExp):
+            yield from self.texts(node.body, depth + 1)
+        elif isinstance(node, ast.Subscript):
+            key = self.value(node.slice)
+            known = [inner for member, inner in self.items(node.value, depth + 1) if member == key]
+            for inner in known:
+                yield from self.texts(inner, depth + 1)
+            if not known and isinstance(key, str) and (text := self._requirements().get(canonicalize_name(key))):
+                yield text, node.lineno
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            # A function of the module that picks requirements by their names.
+            for argument in node.args:
+                name = self.value(argument)
+                if isinstance(name, str) and (text := self._requirements().get(canonicalize_name(name))):
+                    yield text, node.lineno
+        elif isinstance(value := self.value(node), str):
+            yield value, node.lineno
+
+    def items(self, node: ast.expr, depth: int = 0) -> list[tuple[str, ast.expr]]:
+        """The keys that are texts and the values of a dict, of `dict(...)`, or of a name of one."""
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
+            return []
+        found: list[tuple[str, ast.expr]] = []
+        if isinstance(node, ast.Dict):
+            for key, value in zip(node.keys, node.values, strict=True):
+                if key is None:
+                    found += self.items(value, depth + 1)
+                elif isinstance(name := self.value(key), str):
+                    found.append((name, value))
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
+            found += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
+        elif isinstance(node, ast.Name):
+            branches = (self.items(behind, depth + 1) for behind in self._names.get(node.id, ()))
+            found += next(filter(None, branches), [])
+            for added in self._added.get(node.id, ()):
+                found += self.items(added, depth + 1)
+        return found
+
+    def _requirements(self) -> dict[str, str]:
+        """Every text of the module that is a requirement with a version, by its project."""
+        if self._versioned is None:
+            self._versioned = {}
+            for node in _stated(self._tree):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
+                    found = valid_requirement(node.value)
+                    if found and (found.specifier or found.name not in self._versioned):
+                        self._versioned[canonicalize_name(found.name)] = node.value
+        return self._versioned
+
+    def complete(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether `texts` gives everything that the expression can have."""
+        self._steps += 1
+        if depth > _DEPTH or self._steps > _STEPS:
+            return False
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            return all(self.complete(e.value if isinstance(e, ast.Starred) else e, depth + 1) for e in node.elts)
+        if isinstance(node, ast.BinOp):
+            return self.complete(node.left, depth + 1) and self.complete(node.right, depth + 1)
+        if isinstance(node, ast.Name):
+            values, added = self._names.get(node.id, []), self._added.get(node.id, [])
+            return len(values) == 1 and all(self.complete(n, depth + 1) for n in (*values, *added))
+        if isinstance(node, ast.IfExp):
+            return self.complete(node.body, depth + 1)
+        if isinstance(node, ast.Subscript):
+            return bool(self.items(node.value)) and isinstance(self.value(node.slice), str)
+        return self.value(node) is not _UNKNOWN
+
+    def strings_behind(self, node: ast.AST, depth: int = 0) -> Iterator[tuple[str, int]]:
+        """The texts in an expression, in the values of its names, and in the functions that it calls."""
+        for inner in ast.walk(node):
+            self._steps += 1
+            if self._steps > _STEPS:
+                return
+            if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                yield inner.value, inner.lineno
+            elif isinstance(inner, ast.Name) and depth < 4:
+                function = self._functions.get(inner.id)
+                values = self._names.get(inner.id, [])
+                opened = [opener for value in values for opener in self._opened.get(value, ())]
+                for behind in (*values, *opened, *([function] if function else ())):
+                    if behind is not node:
+                        yield from self.strings_behind(behind, depth + 1)
+
+
+# What a condition names if it asks for the Python or the system; others ask for a feature.
+_PLATFORM = {"sys", "platform", "version_info", "python_version", "PY2", "PY3", "__name__"}
+
+
+def _under_features(tree: ast.AST) -> Iterator[ast.AST]:
+    """The nodes that run only if a feature is asked for: `if with_mpi():`, but not `if not on_rtd:`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, (ast.Call, ast.Name, ast.Attribute)):
+            names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
+            if not names & _PLATFORM:
+                for statement in node.body:
+                    yield from ast.walk(statement)
+
+
+def _stated(tree: ast.AST) -> Iterator[ast.AST]:
+    """Members of lists and dicts, and values of names. Keys and arguments state nothing: `needed["numpy"]`."""
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+            yield from node.elts
+        elif isinstance(node, ast.Dict):
+            yield from (value for value in (*node.keys, *node.values) if value)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
+            yield node.value
+
+
+_TEXTS = {"name": "project", "version": "version", "license": "licence", "python_requires": "python"}
 _LISTS: dict[str, Scope | None] = {"install_requires": None, "requires": None, "setup_requires": "build",
                                    "tests_require": "test"}  # fmt: skip
 _EXTENSIONS = {"CUDAExtension": "torch-cuda", "CppExtension": "torch", "Extension": "c", "cythonize": "cython",
@@ -22,10 +251,6 @@ _EXTENSIONS = {"CUDAExtension": "torch-cuda", "CppExtension": "torch", "Extensio
 _CHOSEN = ("CUDAExtension", "CppExtension")
 # Calls whose first argument is no module.
 _UNNAMED = ("cythonize", "cffi_modules")
-
-
-def reads(path: str, size: int) -> bool:
-    return path.rpartition("/")[2] == "setup.py"
 
 
 def read(file: SourceFile) -> Statements:
@@ -84,11 +309,11 @@ def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Sta
         for text, line in module.texts(value):
             yield from classifier(file, text, line)
     elif key in _LISTS:
-        yield from _requirements(file, module, key, value, _LISTS[key], "")
+        yield from _requirements(file, module, key, value, _LISTS[key])
     elif key == "extras_require":
         items = module.items(value)
         for extra, inner in items:
-            yield from _requirements(file, module, f"extra {extra}", inner, scope_of_group(extra), extra)
+            yield from _requirements(file, module, f"extra {extra}", inner, scope_of_group(extra))
         if not items:
             yield file.states("unread", "extras_require is computed", value.lineno)
     elif key in ("packages", "py_modules") and module.complete(value):
@@ -98,19 +323,17 @@ def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Sta
         yield file.states("extension", "c" if key == "ext_modules" else "cffi", value.lineno)
 
 
-def _requirements(
-    file: SourceFile, module: Module, key: str, value: ast.expr, scope: Scope | None, extra: str
-) -> Statements:
+def _requirements(file: SourceFile, module: Module, key: str, value: ast.expr, scope: Scope | None) -> Statements:
     found = list(module.texts(value))
     for text, line in found:
         for part in text.splitlines():
             if part.strip() and not part.strip().startswith("#"):
-                yield file.states("package", part, line, scope, extra)
+                yield file.states("package", part, line, scope)
     if module.complete(value):
         return
     # What is computed mostly comes from a file that the expression, or a function that it calls, names.
     names = [(text, line) for text, line in module.strings_behind(value) if text.endswith((".txt", ".in"))]
     for name, line in names:
-        yield file.states("include", f"-r {name}", line, scope, extra)
+        yield file.states("include", f"-r {name}", line, scope)
     if not names and not found:
         yield file.states("unread", f"{key} is computed", value.lineno, scope)

@@ -10,7 +10,7 @@ import pytest
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
 from reprokit.compat.model import Stack
-from reprokit.compat.solve.search import solve
+from reprokit.compat.solve import solve
 from reprokit.compat.stack import stack_of
 from reprokit.image.lock.fit import resolved_versions
 from reprokit.image.lock.read import variant_lock

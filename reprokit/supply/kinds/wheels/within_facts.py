@@ -8,11 +8,10 @@ from typing import TypeVar
 
 from packaging.requirements import Requirement
 
-from reprokit.compat.bounds import bounds, package_errors
+from reprokit.compat.evaluate import bounds, package_errors
 from reprokit.compat.facts import bundled
 from reprokit.compat.model import Stack
-from reprokit.compat.pins import of_project, resolved_wheels
-from reprokit.compat.stack import stack_of
+from reprokit.compat.stack import of_project, resolved_wheels, stack_of
 from reprokit.display import notify
 from reprokit.errors import SourceError
 from reprokit.recipe.fields import exact_version

@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 from reprokit.compat.model import Stack
-from reprokit.compat.pins import resolved_wheels
+from reprokit.compat.stack import resolved_wheels
 from reprokit.errors import EngineError, SourceError
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform

@@ -1,37 +1,24 @@
-"""`CMakeLists.txt`: versions, languages, libraries, C++ standard and GPU architectures."""
+"""`CMakeLists.txt` and Makefiles: versions, languages, libraries, C++ standard, GPU architectures and installs."""
 
 from __future__ import annotations
 
-from functools import cache
-
 import tree_sitter_cmake
-from tree_sitter import Language, Parser
+import tree_sitter_make
 
+from reprokit.importing.installs import parser, script_statements, text_of, walk
 from reprokit.importing.model import SourceFile, Statements
-from reprokit.importing.shell import text_of, walk
-
-MOST = 1 << 20
 
 
-@cache
-def _parser() -> Parser:
-    return Parser(Language(tree_sitter_cmake.language()))
-
-
-def reads(path: str, size: int) -> bool:
-    return path.rpartition("/")[2] == "CMakeLists.txt" and path.count("/") <= 2
-
-
-def read(file: SourceFile) -> Statements:
-    for node in walk(_parser().parse(file.text.encode("utf-8", "replace")).root_node):
+def read_cmake(file: SourceFile) -> Statements:
+    for node in walk(parser(tree_sitter_cmake.language).parse(file.text.encode("utf-8", "replace")).root_node):
         if node.type != "normal_command":
             continue
         name = next((text_of(child).lower() for child in node.children if child.type == "identifier"), "")
         words = [text_of(inner).strip('"') for inner in walk(node) if inner.type == "argument"]
-        yield from _command(file, name, words, node.start_point[0] + 1)
+        yield from _cmake_command(file, name, words, node.start_point[0] + 1)
 
 
-def _command(file: SourceFile, name: str, words: list[str], line: int) -> Statements:
+def _cmake_command(file: SourceFile, name: str, words: list[str], line: int) -> Statements:
     if name == "cmake_minimum_required" and words[:1] == ["VERSION"] and len(words) > 1:
         yield file.states("cmake", f">={words[1].partition('...')[0]}", line)
     elif name == "find_package" and words:
@@ -77,3 +64,16 @@ def architectures(file: SourceFile, text: str, line: int) -> Statements:
         major, dot, minor = number.partition(".")
         if dot and major.isdigit() and len(major) < 3 and minor.isdigit() and len(minor) == 1:
             yield file.states("architecture", number, line)
+
+
+def read_makefile(file: SourceFile) -> Statements:
+    for node in walk(parser(tree_sitter_make.language).parse(file.text.encode("utf-8", "replace")).root_node):
+        line = node.start_point[0] + 1
+        if node.type == "shell_text":
+            yield from script_statements(file.part(text_of(node), line))
+        for word in text_of(node).split() if node.type in ("shell_text", "variable_assignment") else ():
+            for option in ("-arch=", "code=", "arch="):
+                value = word.partition(option)[2].partition(",")[0]
+                if value.startswith(("sm_", "compute_")):
+                    yield from architectures(file, value, line)
+                    break

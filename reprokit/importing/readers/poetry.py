@@ -1,4 +1,4 @@
-"""Poetry's tables, by poetry's own code for version constraints."""
+"""Poetry's tables, by poetry's own code for version constraints, and the `Pipfile` of pipenv."""
 
 from __future__ import annotations
 
@@ -8,30 +8,29 @@ from typing import Any
 from poetry.core.constraints.version import parse_constraint
 from poetry.core.constraints.version.exceptions import ParseConstraintError
 
-from reprokit.importing.model import Scope, SourceFile, Statements
+from reprokit.importing.model import Scope, SourceFile, Statements, scope_of_group
 from reprokit.importing.requirement_lines import address_statements
-from reprokit.importing.scopes import scope_of_group
 from reprokit.importing.toml_tables import table, texts
+from reprokit.untrusted import toml
 
-_LONGEST = 200
+_LONGEST_TEXT = 200
 
 
 def poetry_statements(file: SourceFile, poetry: Mapping[str, Any]) -> Statements:
     """The statements of `[tool.poetry]`."""
     here = "[tool.poetry]"
-    for key in ("name", "version", "license", "repository"):
+    for key in ("name", "version", "license"):
         if isinstance(value := poetry.get(key), str):
-            subject = {"name": "project", "license": "licence", "repository": "address"}.get(key, key)
+            subject = {"name": "project", "license": "licence"}.get(key, key)
             yield file.states(subject, value, file.line_of(here, key))  # type: ignore[arg-type]
     header = "[tool.poetry.dependencies]"
-    features = {name: feature for feature, names in table(poetry, "extras").items() for name in texts(names)}
     for name, value in table(poetry, "dependencies").items():
-        yield from _dependency(file, header, name, value, None, features.get(name, ""))
+        yield from _dependency(file, header, name, value, None)
     for name, value in table(poetry, "dev-dependencies").items():
         yield from _dependency(file, "[tool.poetry.dev-dependencies]", name, value, "test")
     for group, content in table(poetry, "group").items():
         for name, value in table(content, "dependencies").items():
-            yield from _dependency(file, f"[tool.poetry.group.{group}", name, value, scope_of_group(group), group)
+            yield from _dependency(file, f"[tool.poetry.group.{group}", name, value, scope_of_group(group))
     yield from index_statements(file, poetry.get("source"))
 
 
@@ -43,42 +42,45 @@ def index_statements(file: SourceFile, sources: Any) -> Statements:
             yield file.states("index", url, file.line_of(url))
 
 
-def placed_statements(file: SourceFile, name: str, place: str, line: int, scope: Scope | None) -> Statements:
-    """A requirement that is installed from an address or a path."""
-    if "://" in place:
+def source_statements(
+    file: SourceFile, name: str, fields: Mapping[str, Any], line: int, scope: Scope | None
+) -> Statements:
+    """The statement of a dependency that is installed from git, an address or a path; none for one of an index."""
+    place = str(fields.get("path") or fields.get("file") or fields.get("url") or "")
+    if isinstance(git := fields.get("git"), str):
+        commit = fields.get("rev") or fields.get("ref") or fields.get("tag") or fields.get("branch")
+        repository = git.removesuffix(".git")
+        yield file.states("source", f"{repository}@{commit}" if commit else repository, line, scope)
+    elif "://" in place:
         yield from address_statements(file, place, line, scope, name)
-    else:
-        yield file.states("unread", f"{name}, which is installed from the path {place[:_LONGEST]}", line, scope)
+    elif place:
+        yield file.states("unread", f"{name}, which is installed from the path {place[:_LONGEST_TEXT]}", line, scope)
 
 
 def _dependency(
-    file: SourceFile, header: str, name: str, value: Any, scope: Scope | None, extra: str = ""
+    file: SourceFile, header: str, name: str, value: Any, scope: Scope | None, pipenv: bool = False
 ) -> Statements:
     line = file.line_of(header, f"\n{name}") + 1
     for choice in value if isinstance(value, list) else [value]:
         fields = choice if isinstance(choice, dict) else {"version": choice}
-        if name.lower() == "python":
-            yield file.states("python", specifier(str(fields.get("version", "*"))), line)
-        elif isinstance(git := fields.get("git"), str):
-            commit = fields.get("rev") or fields.get("tag") or fields.get("branch")
-            place = git.removesuffix(".git")
-            yield file.states("source", f"{place}@{commit}" if commit else place, line, scope, name)
-        elif where := fields.get("path") or fields.get("file") or fields.get("url"):
-            yield from placed_statements(file, name, str(where), line, scope)
+        version = str(fields.get("version", "*"))
+        if name.lower() == "python" and not pipenv:
+            yield file.states("python", specifier(version), line)
+        elif sources := list(source_statements(file, name, fields, line, scope)):
+            yield from sources
         else:
             extras = f"[{','.join(texts(fields.get('extras', [])))}]" if fields.get("extras") else ""
-            text = f"{name}{extras}{specifier(str(fields.get('version', '*')))}"
+            text = f"{name}{extras}{version.removeprefix('*') if pipenv else specifier(version)}"
             conditions = [str(fields["markers"])] if fields.get("markers") else []
             if isinstance(python := fields.get("python"), str):
                 conditions += _python_markers(specifier(python))
             text += f"; {' and '.join(f'({c})' for c in conditions)}" if conditions else ""
-            optional = bool(fields.get("optional"))
-            yield file.states("package", text, line, "other" if optional else scope, extra)
+            yield file.states("package", text, line, "other" if fields.get("optional") else scope)
 
 
 def specifier(constraint: str) -> str:
     """A constraint such as `^1.2` as a specifier of PEP 440; the last range of several."""
-    if len(constraint) > _LONGEST:
+    if len(constraint) > _LONGEST_TEXT:
         raise ValueError(f"a version constraint has {len(constraint)} characters")
     try:
         text = str(parse_constraint(constraint))
@@ -97,3 +99,16 @@ def _python_markers(text: str) -> list[str]:
         name = "python_version" if operator == "==" and version.count(".") < 2 else "python_full_version"
         parts.append(f'{name} {operator} "{version}"')
     return parts
+
+
+def read_pipfile(file: SourceFile) -> Statements:
+    data = toml.loads(file.text)
+    for key in ("python_version", "python_full_version"):
+        if version := table(data, "requires").get(key):
+            number = ".".join(str(version).split(".")[:2])
+            yield file.states("python", f"=={number}.*", file.line_of("[requires]", key))
+    yield from index_statements(file, data.get("source"))
+    sections: list[tuple[str, Scope | None]] = [("packages", None), ("dev-packages", "test")]
+    for section, scope in sections:
+        for name, value in table(data, section).items():
+            yield from _dependency(file, f"[{section}]", name, value, scope, pipenv=True)

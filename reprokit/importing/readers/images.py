@@ -1,4 +1,4 @@
-"""`Dockerfile`s, with all their stages."""
+"""Files for images: Dockerfiles with all their stages, `devcontainer.json` and the files of repo2docker."""
 
 from __future__ import annotations
 
@@ -7,26 +7,20 @@ import shlex
 from collections.abc import Iterator
 from string import Template
 
+import json5
 from e2b_dockerfile_utils import DockerfileInstruction, parse_dockerfile_ast
 
 from reprokit.importing.installs import script_statements
 from reprokit.importing.model import SourceFile, Statements
+from reprokit.importing.toml_tables import table, texts
 
-MOST = 1 << 20
 _INSTRUCTIONS = 2000
 _LONGEST = 1000  # characters of a variable's value
 _SHOWN = 100
 _MOST_VARIABLES = 5000  # that one instruction reads
 
 
-def reads(path: str, size: int) -> bool:
-    name = path.rpartition("/")[2].lower()
-    if path.count("/") > 1:
-        return False
-    return name in ("dockerfile", "containerfile") or name.startswith("dockerfile.") or name.endswith(".dockerfile")
-
-
-def read(file: SourceFile) -> Statements:
+def read_dockerfile(file: SourceFile) -> Statements:
     try:
         steps = parse_dockerfile_ast(file.text).instructions[:_INSTRUCTIONS]
     except ValueError as error:
@@ -49,8 +43,6 @@ def read(file: SourceFile) -> Statements:
                 known[name] = _expanded(_unquoted(text), known)[:_LONGEST]
                 if step.name == "ENV" and name.isidentifier() and "$" not in known[name]:
                     yield file.states("env", f"{name}={known[name]}", here)
-        elif step.name == "WORKDIR" and words:
-            yield file.states("workdir", _expanded(words[0], known), here)
         elif step.name == "RUN":
             yield from script_statements(file.part(_script(lines, step, known), here))
         elif step.name == "ADD" and "://" in step.original:
@@ -129,3 +121,42 @@ def _without_options(script: str) -> str:
         while end < len(script) and not script[end].isspace():
             end += 1
         place = end
+
+
+def read_devcontainer(file: SourceFile) -> Statements:
+    data = table(json5.loads(file.text))
+    if isinstance(image := data.get("image"), str) and "$" not in image:
+        yield file.states("base", image, file.line_of('"image"'))
+    for feature, options in table(data, "features").items():
+        name, version = feature.rpartition("/")[2].partition(":")[0], table(options).get("version")
+        if name == "python" and str(version)[:1] == "3":
+            yield file.states("python", f"=={'.'.join(str(version).split('.')[:2])}.*", file.line_of(feature))
+        if name == "nvidia-cuda" and table(options).get("cudaVersion"):
+            yield file.states("cuda", options["cudaVersion"], file.line_of(feature))
+    for key in ("onCreateCommand", "updateContentCommand", "postCreateCommand"):
+        command = data.get(key)
+        script = (
+            " ".join(texts(command))
+            if isinstance(command, (str, list))
+            else "\n".join(map(str, table(command).values()))
+        )
+        yield from script_statements(file.part(script, file.line_of(f'"{key}"')))
+
+
+_FOLDERS = ("", ".binder", "binder")
+
+
+def read_repo2docker(file: SourceFile) -> Statements:
+    if file.name == "postBuild":
+        yield from script_statements(file)
+        return
+    for number, line in enumerate(file.text.splitlines(), 1):
+        for word in line.partition("#")[0].split():
+            if file.name in ("apt.txt", "packages.txt"):
+                yield file.states("apt", word, number)
+            else:
+                version = (
+                    word.removeprefix("python-").removeprefix("3.") if word.startswith(("python-3.", "3.")) else ""
+                )
+                if version.partition(".")[0].isdigit():
+                    yield file.states("python", f"==3.{version.partition('.')[0]}.*", number)

@@ -1,4 +1,4 @@
-"""The README: its shell blocks, its title, and the versions that its prose names."""
+"""The README, `CITATION.cff` and licences."""
 
 from __future__ import annotations
 
@@ -8,22 +8,13 @@ from markdown_it import MarkdownIt
 
 from reprokit.importing.installs import script_statements
 from reprokit.importing.model import SourceFile, Statements, Subject
+from reprokit.importing.toml_tables import table
+from reprokit.recipe import yaml
 from reprokit.untrusted import patterns
 
-MOST = 256 << 10
 _LANGUAGES = {
-    "",
-    "bash",
-    "sh",
-    "shell",
-    "console",
-    "zsh",
-    "shell-session",
-    "shellscript",
-    "terminal",
-    "text",
-    "powershell",
-}
+    "", "bash", "sh", "shell", "console", "zsh", "shell-session", "shellscript", "terminal", "text", "powershell",
+}  # fmt: skip
 _NAMED: dict[str, Subject] = {
     "python": "python", "cuda": "cuda", "cudnn": "cudnn", "gcc": "gcc", "g++": "gcc", "cmake": "cmake",
     "pytorch": "package", "torch": "package", "tensorflow": "package", "numpy": "package", "ubuntu": "distro",
@@ -37,29 +28,29 @@ _LONGEST = 2000  # characters of a line
 _TITLE_WITHIN = 20
 
 
+_NAME = r"(?:^|[\s(*`\[])(python|cuda|cudnn|gcc|g\+\+|cmake|pytorch|torch|tensorflow|numpy|ubuntu)"
+_BETWEEN = r"(?:\s+toolkit)?(?:[*`(]|\s)*(==|>=|<=|~=|>|=|≥|v|version|-)?\s*v?"
+_VERSION = r"([0-9]+(?:\.[0-9]+){0,2})(\s*(?:\+|(?:or|and)\s+(?:later|newer|higher|greater|above|up)))?"
+# `Python 3.6, 3.7 and 3.8` and `3.6 to 3.9` name no single version.
+_SEVERAL = r"(\s*(?:,|and|or|to|-|/|through)\s*v?[0-9]+\.[0-9.]*[0-9])?(?:[\s,;)*`.|\]]|$)"
+_NOT = r"(?:\b(?:not|never|no longer)|n['\x{2019}]t)\b"
+_FAILS = r"\b(?:un|in)(?:supported|compatible)\b|\b(?:fail|break)(?:s|ed)?\b|\bbroken\b"
+_PATTERNS = {
+    "version": f"(?i){_NAME}{_BETWEEN}{_VERSION}{_SEVERAL}",
+    "news": r"(?i)\b(?:add|drop|remov)(?:s|ed|es|ped)?\b.*\bsupport\b",
+    "denial": rf"(?i){_FAILS}|{_NOT}(?: \w+){{0,2}} (?:work|support|compat)",
+    "doubt": rf"(?i){_NOT}|\b(?:without|except|instead of|if|unless|only)\b|\?\s*$",
+    "negation": rf"(?i){_NOT}|\?\s*$",
+    "sentence": r"[^.!?;]*(?:[.!?;]+[^\s.!?;][^.!?;]*)*[.!?;]*\s*",
+}
+
+
 @cache
-def _versions():  # type: ignore[no-untyped-def]
-    name = r"(?:^|[\s(*`\[])(python|cuda|cudnn|gcc|g\+\+|cmake|pytorch|torch|tensorflow|numpy|ubuntu)"
-    between = r"(?:\s+toolkit)?(?:[*`(]|\s)*(==|>=|<=|~=|>|=|≥|v|version|-)?\s*v?"
-    version = r"([0-9]+(?:\.[0-9]+){0,2})(\s*(?:\+|(?:or|and)\s+(?:later|newer|higher|greater|above|up)))?"
-    # `Python 3.6, 3.7 and 3.8` and `3.6 to 3.9` name no single version.
-    version += r"(\s*(?:,|and|or|to|-|/|through)\s*v?[0-9]+\.[0-9.]*[0-9])?(?:[\s,;)*`.|\]]|$)"
-    return patterns.compiled(f"(?i){name}{between}{version}")
+def _pattern(name: str):  # type: ignore[no-untyped-def]
+    return patterns.compiled(_PATTERNS[name])
 
 
-def reads(path: str, size: int) -> bool:
-    return path.lower() in (
-        "readme.md",
-        "install.md",
-        "installation.md",
-        "readme",
-        "readme.rst",
-        "readme.txt",
-        "docs/install.md",
-    )
-
-
-def read(file: SourceFile) -> Statements:
+def read_readme(file: SourceFile) -> Statements:
     lines = file.text.splitlines()
     if not file.name.lower().endswith(".md"):
         for number, line in enumerate(lines, 1):
@@ -86,50 +77,25 @@ def read(file: SourceFile) -> Statements:
             yield from script_statements(file.part(_without_prompts(token.content), begins), runs=True)
 
 
-@cache
-def _news():  # type: ignore[no-untyped-def]
-    return patterns.compiled(r"(?i)\b(?:add|drop|remov)(?:s|ed|es|ped)?\b.*\bsupport\b")
-
-
-_NOT = r"(?:\b(?:not|never|no longer)|n['\x{2019}]t)\b"
-
-
-@cache
-def _denials():  # type: ignore[no-untyped-def]
-    words = r"\b(?:un|in)(?:supported|compatible)\b|\b(?:fail|break)(?:s|ed)?\b|\bbroken\b"
-    return patterns.compiled(rf"(?i){words}|{_NOT}(?: \w+){{0,2}} (?:work|support|compat)")
-
-
-@cache
-def _doubts():  # type: ignore[no-untyped-def]
-    return patterns.compiled(rf"(?i){_NOT}|\b(?:without|except|instead of|if|unless|only)\b|\?\s*$")
-
-
-@cache
-def _negates():  # type: ignore[no-untyped-def]
-    return patterns.compiled(rf"(?i){_NOT}|\?\s*$")
-
-
-@cache
-def _ends():  # type: ignore[no-untyped-def]
-    return patterns.compiled(r"[^.!?;]*(?:[.!?;]+[^\s.!?;][^.!?;]*)*[.!?;]*\s*")
-
-
 def _prose(file: SourceFile, line: str, number: int, before: str) -> Statements:
     """The versions that a line names. `before` is the line above it, in which its first sentence may begin."""
-    begun = ([part for part in _ends().findall(before[-_LONGEST:]) if part] or [""])[-1]
+    begun = ([part for part in _pattern("sentence").findall(before[-_LONGEST:]) if part] or [""])[-1]
     context = "" if begun.rstrip().endswith((".", "!", "?", ";", ":")) else begun
-    for sentence in filter(None, _ends().findall(line[:_LONGEST])):
-        if not _news().search(sentence):
+    for sentence in filter(None, _pattern("sentence").findall(line[:_LONGEST])):
+        if not _pattern("news").search(sentence):
             yield from _sentence(file, sentence, f"{context} {sentence}", number)
         context = ""
 
 
 def _sentence(file: SourceFile, sentence: str, context: str, number: int) -> Statements:
     """The versions that a sentence names. One that denies them excludes them; other negations are for the reader."""
-    denied = bool(_denials().search(context))
-    doubted = bool(_doubts().search(_denials().sub("", context)) if denied else _negates().search(context))
-    for name, operator, version, newer, several in _versions().findall(sentence):
+    denied = bool(_pattern("denial").search(context))
+    doubted = bool(
+        _pattern("doubt").search(_pattern("denial").sub("", context))
+        if denied
+        else _pattern("negation").search(context)
+    )
+    for name, operator, version, newer, several in _pattern("version").findall(sentence):
         subject = _NAMED[name.lower()]
         if several or (subject == "python" and version.startswith("2")):
             continue
@@ -157,3 +123,31 @@ def _without_prompts(text: str) -> str:
                 bare = bare.removeprefix(prompt.removesuffix("pip "))
         lines.append(bare)
     return "\n".join(lines)
+
+
+_LICENCES = ("license", "licence", "copying")
+# What a licence's text has, the most telling first.
+_PHRASES = (
+    ("GNU AFFERO GENERAL PUBLIC LICENSE", "AGPL-3.0"),
+    ("GNU LESSER GENERAL PUBLIC LICENSE", "LGPL"),
+    ("GNU GENERAL PUBLIC LICENSE Version 3", "GPL-3.0"),
+    ("GNU GENERAL PUBLIC LICENSE Version 2", "GPL-2.0"),
+    ("Mozilla Public License", "MPL-2.0"),
+    ("Apache License Version 2.0", "Apache-2.0"),
+    ("Permission to use, copy, modify, and/or distribute this software", "ISC"),
+    ("Neither the name", "BSD-3-Clause"),
+    ("Redistribution and use in source and binary forms", "BSD-2-Clause"),
+    ("Permission is hereby granted, free of charge", "MIT"),
+    ("This is free and unencumbered software", "Unlicense"),
+)
+
+
+def read_citation(file: SourceFile) -> Statements:
+    if file.path != "CITATION.cff":
+        words = " ".join(file.text.split())
+        yield file.states("licence", next((name for phrase, name in _PHRASES if phrase.lower() in words.lower()), ""))
+        return
+    document = yaml.read(file.text, file.path)
+    cited = table(document.data, "preferred-citation") or table(document.data)
+    if isinstance(title := cited.get("title"), str):
+        yield file.states("title", title, document.line(("title",)))
