@@ -32,7 +32,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture
 def served(packages: list[Path], store: Store) -> ServedSet:
-    return ServedSet(apt=tuple(locked(file, store) for file in packages))
+    return ServedSet(apt=[locked(file, store).model_copy(update={"blocks": ("apt",)}) for file in packages])
 
 
 @pytest.fixture
