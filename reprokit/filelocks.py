@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,8 @@ def file_lock(file: Path, waiting: str, how: int = fcntl.LOCK_EX) -> Iterator[No
 
     `how` is LOCK_EX to hold it alone, LOCK_SH to share it with others that do.
     """
-    with (paths.private(file.parent) / file.name).open("ab") as opened:
+    path, flags = paths.private(file.parent) / file.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    with os.fdopen(os.open(path, flags, 0o600), "r+b") as opened:
         acquire(opened, waiting, how)
         yield
 

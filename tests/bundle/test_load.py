@@ -23,6 +23,7 @@ from tests.support.damage import ALL, spoilt
 from tests.support.images import noise, tar_of
 from tests.support.made import Made, canonical_of, tar
 from tests.support.names import unique
+from tests.support.nvidia_smi import write_smi
 from tests.support.strangers import entry, new_key, signed, workspace
 
 LAYERS = [tar_of({f"bin/{name}": noise(50_000, seed)}) for seed, name in enumerate("ab")]
@@ -37,10 +38,12 @@ def name(engine, images):
         engine.remove_image(images.names[-1], force=True)
 
 
+A100 = {"index": "0", "name": "NVIDIA A100-SXM4-80GB", "compute_cap": "8.0"}
+
+
 def test_a_driver_that_is_too_old_is_reported_first(reprokit, engine, name, tmp_path, monkeypatch):
     smi = tmp_path / "nvidia-smi"
-    smi.write_text("#!/bin/sh\necho 'NVIDIA A100-SXM4-80GB, 450.80.02, 8.0'\n")
-    smi.chmod(0o755)
+    write_smi(smi, {**A100, "driver_version": "450.80.02"})
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     path = Made.of({name: LAYERS}, pins={"cuda": "12.1"}, min_driver="525.60.13").write(tmp_path / "x.rkit")
     said = reprokit("load", path, code=1)
@@ -53,7 +56,7 @@ def test_a_driver_that_is_too_old_is_reported_first(reprokit, engine, name, tmp_
         return json.JSONDecoder().raw_decode(reprokit("load", path, "--json", *options))[0]
 
     assert as_json("--force") == {"loaded": [name], "present": []}
-    smi.write_text("#!/bin/sh\necho 'NVIDIA A100-SXM4-80GB, 550.54.14, 8.0'\n")
+    write_smi(smi, {**A100, "driver_version": "550.54.14"})
     assert as_json() == {"loaded": [], "present": [name]}
     engine.remove_image(name, force=True)
     assert reprokit("load", path) == f"loaded {name}\nx.rkit is not signed: its maker is unknown\n"
@@ -66,9 +69,9 @@ def test_another_engines_writing_of_the_same_image_is_present(reprokit, engine, 
     assert f"loaded {name}" in reprokit(
         "load", Made.of({name: LAYERS}, canonical=digests[0]).write(tmp_path / "x.rkit")
     )
-    loaded = engine.image(name)["Id"]
+    loaded = engine.image_id(name)
     other = Made.of({name: again}, canonical=digests[1]).write(tmp_path / "y.rkit")
-    assert f"{name} is present already" in reprokit("load", other) and engine.image(name)["Id"] == loaded
+    assert f"{name} is present already" in reprokit("load", other) and engine.image_id(name) == loaded
     less = Made.of({name: LAYERS[:1]}, canonical=digests[2]).write(tmp_path / "z.rkit")
     assert "--replace" in reprokit("load", less, code=2)
 

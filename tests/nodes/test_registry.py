@@ -19,6 +19,7 @@ from reprokit.nodes.transfer_progress import TransferProgress
 from tests.support.engines import NewDocker
 from tests.support.images import noise, tar_of
 from tests.support.made import Made, tar
+from tests.support.nvidia_smi import write_smi
 from tests.support.ports import free_port
 from tests.support.registry import (
     MANIFEST,
@@ -174,7 +175,9 @@ def test_an_unreachable_registry_and_missing_images(engine: Engine, registry: Re
 
 def test_a_driver_that_is_too_old_is_reported(registry, name: str, place: Path, call: Call, publish, monkeypatch):
     publish(pins=json.dumps({"cuda": "12.4"}).replace('"', '\\"'))
-    program(place, monkeypatch, "nvidia-smi", "NVIDIA GeForce RTX 3090, 470.57.02, 8.6")
+    gpu = {"index": "0", "name": "NVIDIA GeForce RTX 3090", "driver_version": "470.57.02", "compute_cap": "8.6"}
+    write_smi(place / "nvidia-smi", gpu)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     done = call("pull", f"{registry.host}/{name}:cpu")
     assert done.returncode == 0
     assert f"reprokit/{name}:cpu: error: cuda=12.4 with driver=470.57.02" in done.stderr, done.stderr

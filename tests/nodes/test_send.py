@@ -138,13 +138,13 @@ def test_another_engines_writing_of_the_same_image_is_present(nodes, user, image
     images.engine.tag(once, *name.split(":"))
     assert user.send(name, node.login).returncode == 0
     images.engine.tag(twice, *name.split(":"))
-    theirs = node.engine().image(name)["Id"]
+    theirs = node.engine().image_id(name)
     assert user.send(name, node.login).returncode == 2  # nobody has read the layers
     monkeypatch.setenv("REPROKIT_HOME", user.environment["REPROKIT_HOME"])
     assert len({digest(ImageInEngine.of(images.engine, each)) for each in (once, twice)}) == 1
     sent = user.send(name, node.login, "--json")
     assert sent.returncode == 0 and json.loads(sent.stdout)["nodes"][0]["present"]
-    assert node.engine().image(name)["Id"] == theirs != images.engine.image(name)["Id"]
+    assert node.engine().image_id(name) == theirs != images.engine.image_id(name)
 
 
 def test_a_broken_session_is_resumed(nodes, user, images, large):

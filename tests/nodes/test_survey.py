@@ -45,7 +45,9 @@ def smi(nodes: Cluster) -> Iterator[Callable[[Machine, str], None]]:
     def put(node: Machine, program: str) -> None:
         node.inside("mount", "-t", "tmpfs", "tmpfs", "/usr/local/sbin")
         changed.append(node)
-        node.inside("sh", "-c", f"cat > /usr/local/sbin/nvidia-smi <<'END'\n{program}END\nchmod 755 /usr/local/sbin/*")
+        node.inside(
+            "sh", "-c", f"cat > /usr/local/sbin/nvidia-smi <<'PROGRAM'\n{program}PROGRAM\nchmod 755 /usr/local/sbin/*"
+        )
 
     yield put
     for node in changed:

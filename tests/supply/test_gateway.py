@@ -134,6 +134,7 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     mirrors = local_mirrors(store, pip=PipSettings(find_links=(index.as_uri(),)))
     wheels = resolve_wheels(WheelRequest(["top-level==1.0"], Platform("3.11")), mirrors)
     fetch_all([wheel.locked_input() for wheel in wheels], mirrors)
+    wheels = [wheel.model_copy(update={"blocks": ("wheels",)}) for wheel in wheels]
     with Gateway(store, ServedSet(wheels=wheels)) as gateway:
         command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "download", "-q"]
         address = ServedSet(wheels=wheels).arguments()["REPROKIT_WHEELS"]
