@@ -28,8 +28,8 @@ from reprokit.image.lock.fit import findings as check
 from reprokit.image.lock.resolve import WrittenLock, lock
 from reprokit.image.lock.supplies import fetch
 from reprokit.image.run import BuildOptions
-from reprokit.nodes.forward import engine_of
-from reprokit.nodes.inventory import layers_on
+from reprokit.nodes.remote import engine_of
+from reprokit.nodes.survey import layers_on
 from reprokit.recipe.find import Target, target
 from reprokit.smoke.result import TrialResult
 from reprokit.smoke.run import trials

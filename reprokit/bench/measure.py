@@ -28,7 +28,7 @@ from reprokit.image.build import BuildResult
 from reprokit.image.labels import ImageLabels, image_name
 from reprokit.image.lock.read import StaleImage, freshness, stale_image
 from reprokit.image.lock.supplies import fetched
-from reprokit.nodes.forward import engine_of
+from reprokit.nodes.remote import engine_of
 from reprokit.oci.canonical import canonical_digest_of
 from reprokit.recipe import find
 from reprokit.recipe.find import Target

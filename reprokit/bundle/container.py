@@ -6,19 +6,24 @@ Unlike an engine's `export` it keeps the configuration: ENV, WORKDIR, ENTRYPOINT
 from __future__ import annotations
 
 import contextlib
+import io
 import json
+import posixpath
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import tarfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from reprokit import paths
-from reprokit.bundle.layer_filter import FilterReport, filter_layer
 from reprokit.bundle.write import Changed
 from reprokit.container import names
 from reprokit.display import notify
 from reprokit.engine import LABEL, ContainerInfo, Engine, ImageInfo
-from reprokit.errors import UsageError
+from reprokit.errors import EngineError, UsageError
 from reprokit.filelocks import file_lock
 from reprokit.image.labels import DOCKERFILE, INPUTS
 from reprokit.interrupts import deferred
@@ -27,11 +32,133 @@ from reprokit.oci.read import engine_image
 from reprokit.untrusted.limits import LINKED_FILE
 from reprokit.untrusted.tar import Stream, members
 
+# Caches of package managers and compilers, which are filled again on demand.
+CACHES = (
+    "/var/cache/apt/archives/*.deb",
+    "/var/cache/apt/*.bin",
+    "/var/lib/apt/lists/*",
+    "*/.cache/pip/*",
+    "*/.cache/uv/*",
+    "*/.cache/ccache/*",
+    "*/.ccache/*",
+    "*/.npm/_cacache/*",
+    "*/conda/pkgs/*.conda",
+    "*/conda/pkgs/*.tar.bz2",
+    "*/conda/pkgs/cache/*",
+)
+_DEPTH = 4
+_MOST_LARGE = 10
+_ONE_CHILD = 0.9
+_END = bytes(2 * tarfile.BLOCKSIZE)
+
+# The size of a file of the container, and its content.
+Fetch = Callable[[str], AbstractContextManager[tuple[int, Iterator[bytes]] | None]]
 _SNAPSHOTS = "reprokit-export"
 # These belong to this machine's container, or claim that the image is what its recipe builds.
 _LEFT_LABELS = (
     names.NAME, names.IMAGE, names.OWNER, names.USER, names.SETTINGS, INPUTS, DOCKERFILE, f"{LABEL}.lock",
 )  # fmt: skip
+
+
+@dataclass
+class FilterReport:
+    """Bytes of files by folder, and of the excluded files. Paths begin with a slash."""
+
+    folders: Counter[str] = field(default_factory=Counter)
+    excluded: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def largest(self) -> list[tuple[str, int]]:
+        """The largest folders and files, with their bytes; not a folder that is large because of a single child."""
+        of_children: Counter[str] = Counter()
+        for path, size in self.folders.items():
+            parent = posixpath.dirname(path)
+            of_children[parent] = max(of_children[parent], size if path != "/" else 0)
+        most = ((path, size) for path, size in self.folders.most_common() if path != "/" and size)
+        return [(path, size) for path, size in most if of_children[path] < _ONE_CHILD * size][:_MOST_LARGE]
+
+
+def filter_layer(
+    blocks: Iterator[bytes], patterns: Sequence[str], fetch: Fetch, report: FilterReport
+) -> Iterator[bytes]:
+    """The tar without regular files whose paths match one of `patterns`, where `*` matches slashes, too.
+
+    Folders stay, and so do whiteouts, without which files of the layers below would reappear. A hard link to an
+    excluded file becomes a file of its own, whose content `fetch` gives. Raises EngineError if that file no longer
+    exists, or if the tar is damaged.
+    """
+    try:
+        yield from _filtered(_Recording(blocks), patterns, fetch, report)
+        yield _END
+    except (tarfile.TarError, EOFError) as error:
+        raise EngineError(f"the engine's layer is damaged: {error}", hint="repeat the command") from None
+
+
+def _filtered(stream: _Recording, patterns: Sequence[str], fetch: Fetch, report: FilterReport) -> Iterator[bytes]:
+    gone: set[str] = set()
+    copies: dict[str, str] = {}
+    for member in members(stream):
+        path = posixpath.normpath("/" + member.name)
+        header, size = stream.taken(), member.size if member.isreg() else 0
+        body = stream.body(size + -size % tarfile.BLOCKSIZE)
+        if (member.isreg() or member.islnk()) and _matches(path, patterns):
+            report.excluded[path] += size
+            gone.add(path)
+            for _ in body:
+                pass
+        elif member.islnk() and (target := posixpath.normpath("/" + member.linkname)) in gone:
+            yield from _other_link(member, path, copies.get(target), fetch)
+            copies.setdefault(target, member.name)
+        else:
+            _count(report.folders, path, size)
+            yield header
+            yield from body
+
+
+def _other_link(member: tarfile.TarInfo, path: str, now_at: str | None, fetch: Fetch) -> Iterator[bytes]:
+    """A hard link to an excluded file: a link to the first copy of that file, or that copy."""
+    member.pax_headers = {key: value for key, value in member.pax_headers.items() if key not in ("linkpath", "size")}
+    if now_at is not None:
+        member.linkname = now_at
+        yield member.tobuf(tarfile.PAX_FORMAT)
+        return
+    with fetch(path) as content_of_link:
+        if content_of_link is None:
+            raise EngineError("a file was removed while the container was exported", path, "repeat the command")
+        member.size, content = content_of_link
+        member.type, member.linkname = tarfile.REGTYPE, ""
+        yield member.tobuf(tarfile.PAX_FORMAT)
+        yield from content
+        yield bytes(-member.size % tarfile.BLOCKSIZE)
+
+
+def _matches(path: str, patterns: Sequence[str]) -> bool:
+    whiteout = posixpath.basename(path).startswith(".wh.")
+    return not whiteout and any(fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def _count(folders: Counter[str], path: str, size: int) -> None:
+    parts = path.split("/")[1:]
+    for depth in range(min(len(parts), _DEPTH) + 1):
+        folders["/" + "/".join(parts[:depth])] += size
+
+
+class _Recording(Stream):
+    """Remembers the bytes of headers, which are written unchanged."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        super().__init__(blocks)
+        self._headers = io.BytesIO()
+
+    def read(self, size: int) -> bytes:
+        data = super().read(size)
+        self._headers.write(data)
+        return data
+
+    def taken(self) -> bytes:
+        data = self._headers.getvalue()
+        self._headers = io.BytesIO()
+        return data
 
 
 @contextlib.contextmanager

@@ -1,25 +1,63 @@
-"""The work of one `reprokit export`."""
+"""The layers that a bundle excludes because the target has them on top of the same layers."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from reprokit.bundle import delta
-from reprokit.bundle.container import snapshot
+from reprokit.bundle.container import CACHES, FilterReport, snapshot
 from reprokit.bundle.formats import FORMATS
-from reprokit.bundle.layer_filter import CACHES, FilterReport
 from reprokit.bundle.model import Metadata
-from reprokit.bundle.selection import resolve
 from reprokit.bundle.write import Changed, ExportJob
 from reprokit.display import progress
-from reprokit.engine import Engine
+from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import UsageError
-from reprokit.image.labels import ImageLabels
-from reprokit.oci.store import Chain
+from reprokit.image.labels import ImageLabels, image_name
+from reprokit.oci.read import engine_image
+from reprokit.oci.store import Chain, LayerChains
+from reprokit.recipe.find import is_recipe, recipe_file, target
+from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import DOCUMENT, LAYERS
+
+
+def excluded_layers(images: Sequence[ImageInfo], target: Iterable[Chain]) -> frozenset[str]:
+    """The diff IDs that the target has; `target` are its images' layers, from the base up."""
+    chains = LayerChains((chain, "") for chain in target)
+    present: set[str] = set()
+    needed: set[str] = set()
+    for image in images:
+        count = chains.present(image.layers)
+        present.update(image.layers[:count])
+        needed.update(image.layers[count:])
+    return frozenset(present - needed)
+
+
+def of_bundle(path: Path) -> Iterator[Chain]:
+    """The layers of a bundle that the target has loaded. Raises UsageError."""
+    from reprokit.bundle.read import opened
+
+    with opened(path) as bundle:
+        yield from (image.diff_ids for image in bundle.images)
+
+
+def of_inventory(path: Path) -> Iterator[Chain]:
+    """The layers of a node: the output of `docker image inspect`. Raises UsageError."""
+    try:
+        with path.open("rb") as file:
+            chains = [
+                tuple(image["RootFS"].get("Layers") or ()) for image in parsed(file.read(DOCUMENT.most + 1), str(path))
+            ]
+    except OSError as error:
+        raise UsageError(f"the inventory cannot be read: {error.strerror}", str(path)) from None
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        hint = "on the node: docker image inspect $(docker image ls -q) > FILE"
+        raise UsageError(f"not an inventory of a node: {type(error).__name__}: {error}", str(path), hint) from None
+    LAYERS.check(max(map(len, chains), default=0), "layers in an image", str(path))
+    yield from chains
+
 
 NodeLayers = Callable[[str], Iterable[Chain]]
 
@@ -74,21 +112,19 @@ def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLaye
             patterns = (*CACHES, *request.exclude)
             image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns))
             images = [image]
-        labels = [found for each in images if (found := ImageLabels.read(each.labels)).recipe]
+        labels = [labels_of_image for each in images if (labels_of_image := ImageLabels.read(each.labels)).recipe]
         if (request.workspace or request.store) and not labels:
             raise UsageError("these images have no recipe: there is no workspace and no lock to add")
         recipes = dict.fromkeys(each.recipe for each in labels)
         targets = [each.target for each in labels]
         present = chain(
-            *map(delta.of_bundle, request.since),
-            *map(delta.of_inventory, request.inventories),
-            *map(node_layers, request.nodes),
+            *map(of_bundle, request.since), *map(of_inventory, request.inventories), *map(node_layers, request.nodes)
         )
         job = ExportJob(
             engine,
             images,
             out,
-            delta.excluded_layers(images, present),
+            excluded_layers(images, present),
             workspaces=tuple(recipes) if request.workspace else (),
             inputs=targets if request.store else (),
             key=request.key,
@@ -96,3 +132,20 @@ def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLaye
             progress=stack.enter_context(progress(f"writing {out.name}")),
         )
         return FORMATS[request.form](job), report
+
+
+def resolve(engine: Engine, names: Sequence[str]) -> list[ImageInfo]:
+    """Each image once, in the order of `names`. Raises UsageError with the command that builds a missing one."""
+    by_name = {each.name: each for each in (_one(engine, name) for name in names)}
+    return list(by_name.values())
+
+
+def _one(engine: Engine, name: str) -> ImageInfo:
+    if is_recipe(name):
+        chosen = target(name)
+        if engine.image(image_name(chosen)) is None:
+            raise UsageError(f"{chosen.label} has not been built", hint=f"reprokit build {chosen.label}")
+        return engine_image(engine, image_name(chosen))
+    if "/" not in name and engine.image(name) is None:
+        recipe_file(name.partition(":")[0])  # its error lists the recipes
+    return engine_image(engine, name)

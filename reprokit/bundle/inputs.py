@@ -1,18 +1,22 @@
-"""The inputs of recipes, written into a bundle for a node that has no network."""
+"""The inputs of recipes in a bundle: written for a node that has no network, and published into its store."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
 from reprokit.bundle.model import BundledInputs, GitPack, RecipeText
+from reprokit.bundle.read import BLOCK, Reader, VerifiedBundle
+from reprokit.bundle.recipes import Recipes
 from reprokit.bundle.resumable_tar import ResumableTar
 from reprokit.display import ByteProgress, notify
 from reprokit.engine import Engine, ImageInfo
-from reprokit.errors import SourceError
+from reprokit.errors import SourceError, UsageError
+from reprokit.filelocks import acquire
 from reprokit.formatting import counted
 from reprokit.host.disk import require_space
 from reprokit.image.base.resolve import carried_name, locked_base
@@ -20,15 +24,17 @@ from reprokit.oci.compress import Hashed
 from reprokit.oci.model import blob_path
 from reprokit.oci.read import engine_image
 from reprokit.recipe.load import recipe_text
-from reprokit.supply.kinds.git.store import folder_of, pack
+from reprokit.supply.kinds.git.command import git
+from reprokit.supply.kinds.git.store import folder_of, pack, unpack
 from reprokit.supply.lock.file import lock_path, lock_text
 from reprokit.supply.lock.model import Base, Lock, Sized
 from reprokit.supply.locked_input import Commit, LockedInput
 from reprokit.supply.store import Store, sha256_of
-from reprokit.supply.upkeep.names import locked, names_of
+from reprokit.supply.upkeep import locked, names_of
 
 _BLOCK = 1 << 20
 _MOST_NAMED = 5
+_PUBLISHERS = 8  # each waits for the disk to sync its file
 
 
 def require_inputs(names: Sequence[str], store: Store) -> None:
@@ -47,14 +53,14 @@ def require_inputs(names: Sequence[str], store: Store) -> None:
 def registry_bases(names: Iterable[str]) -> list[Base]:
     """The base images that come from a registry, each once."""
     bases = [variant.base for _, lock in map(locked, names) for variant in lock.variants.values()]
-    found = {base.digest: base for base in bases if base.digest}
-    return [found[digest] for digest in sorted(found)]
+    by_digest = {base.digest: base for base in bases if base.digest}
+    return [by_digest[digest] for digest in sorted(by_digest)]
 
 
 @contextlib.contextmanager
 def base_images(engine: Engine | None, bases: Sequence[Base], store: Store) -> Iterator[list[ImageInfo]]:
     """These bases under their names in the bundle, for as long as the block runs. Raises as `locked_base`."""
-    found: list[ImageInfo] = []
+    images: list[ImageInfo] = []
     with contextlib.ExitStack() as stack:
         for base in bases if engine else ():
             assert engine
@@ -63,8 +69,8 @@ def base_images(engine: Engine | None, bases: Sequence[Base], store: Store) -> I
             if engine.image_id(name) != present.image_id:  # anyone can give another image this name
                 engine.tag(present.image_id, *name.split(":"))
                 stack.callback(engine.remove_image, name)
-            found.append(replace(engine_image(engine, name), labels={}))
-        yield found
+            images.append(replace(engine_image(engine, name), labels={}))
+        yield images
 
 
 def add_inputs(
@@ -101,36 +107,138 @@ def _texts(recipe: Path, lock: Lock) -> RecipeText:
 
 
 def _files(inputs: Iterable[LockedInput], store: Store) -> tuple[Sized, ...]:
-    found: dict[str, Sized] = {}
+    by_sha256: dict[str, Sized] = {}
     for file in inputs:
         if sha256 := file.stored(store):
-            found[sha256] = Sized(sha256=sha256, size=file.size)
+            by_sha256[sha256] = Sized(sha256=sha256, size=file.size)
         else:
             notify(f"{file.name} is excluded: benchmark data that is not in the store")
-    return tuple(found[key] for key in sorted(found))
+    return tuple(by_sha256[key] for key in sorted(by_sha256))
 
 
 def _packs(commits: Iterable[Commit], store: Store, scratch: Path) -> dict[GitPack, Path]:
-    found: dict[GitPack, Path] = {}
+    packs: dict[GitPack, Path] = {}
     for number, commit in enumerate(sorted(commits)):
         path = scratch / f"{number}.pack"
         shallow = pack(folder_of(commit, store), commit, path)
         size = path.stat().st_size
-        found[GitPack(url=commit.url, commit=commit.commit, shallow=shallow, sha256=sha256_of(path), size=size)] = path
-    return found
+        packs[GitPack(url=commit.url, commit=commit.commit, shallow=shallow, sha256=sha256_of(path), size=size)] = path
+    return packs
 
 
 def _add(tar: ResumableTar, expected: Sized, source: IO[bytes]) -> None:
     path = blob_path(expected.sha256)
     if path in tar.entries:
         return
-    found = Hashed(tar.write)
+    hashed = Hashed(tar.write)
     with tar.begin():
         while block := source.read(_BLOCK):
-            found.write(block)
-        if (found.digest, found.size) != (f"sha256:{expected.sha256}", expected.size):
+            hashed.write(block)
+        if (hashed.digest, hashed.size) != (f"sha256:{expected.sha256}", expected.size):
             raise SourceError(
                 f"{expected.sha256} is damaged in the store: expected {expected.size} bytes with this SHA-256",
                 hint="remove it: `reprokit store verify --repair`; then repeat `reprokit fetch`",
             )
-        tar.finish(path, found.size)
+        tar.finish(path, hashed.size)
+
+
+@dataclass
+class Imported:
+    """The numbers of new files and repositories, and lines on recipes that differ from those here."""
+
+    files: int = 0
+    repositories: int = 0
+    differing: list[str] = field(default_factory=list)
+
+
+def import_inputs(file: VerifiedBundle, inputs: BundledInputs, store: Store, folder: Path | None = None) -> Imported:
+    """Publish files and repositories, and put the recipes into `folder`.
+
+    Without a folder the recipes here are compared with the bundle's. For the caller to hold `store.in_use()`. Raises
+    UsageError if an input of a target is missing or wrong, or if `folder` has another recipe of the same name.
+    """
+    where = file.bundle.where
+    recipes = Recipes(inputs.recipes, file.bundle.metadata.beside, where)
+    _refuse_incomplete(inputs, recipes.locks, store, where)
+    if folder:
+        recipes.refuse_others_in(folder)
+    with store.scratch() as scratch:
+        staged = _stage(file, inputs, store, Path(scratch))
+        variants = [variant for lock in recipes.locks.values() for variant in lock.variants.values()]
+        trees = {each.address: each.tree for variant in variants for each in variant.git}
+        repositories = _unpacked(staged, trees, where)
+        imported = Imported()
+        files = [(path, each.sha256) for each, path in staged.items() if not isinstance(each, GitPack)]
+        with ThreadPoolExecutor(_PUBLISHERS) as pool:
+            imported.files = sum(1 for _ in pool.map(lambda each: store.publish(*each), files))
+        for commit, path in repositories.items():
+            imported.repositories += _publish(path, commit, store)
+    if folder:
+        recipes.put(folder, store)
+    else:
+        imported.differing = recipes.compare(store)
+    return imported
+
+
+def _refuse_incomplete(inputs: BundledInputs, locks: dict[str, Lock], store: Store, where: str) -> None:
+    """The bundle and the store together must have every input of the targets."""
+    files = {each.sha256 for each in inputs.files}
+    commits = {Commit(each.url, each.commit) for each in inputs.packs}
+    for target in inputs.targets:
+        name, _, variant = target.partition(":")
+        if name not in locks or variant not in locks[name].variants:
+            raise UsageError(f"the bundle has no lock of {target}", where, "export it again")
+        lock = locks[name].variants[variant]
+        missing = [w.name for w in lock.locked_inputs() if w.sha256 not in files and not store.path(w.sha256).exists()]
+        named = [each.address for each in lock.git]
+        missing += [c.name for c in named if c not in commits and not folder_of(c, store).is_dir()]
+        if lock.base.digest and lock.base.digest not in inputs.bases:
+            missing.append(lock.base.reference)
+        if missing:
+            message = f"the bundle lacks {len(missing)} inputs of {target}, for example {missing[0]}"
+            raise UsageError(message, where, "export it again")
+
+
+def _stage(file: VerifiedBundle, inputs: BundledInputs, store: Store, scratch: Path) -> dict[Sized, Path]:
+    """Copy each input that the store lacks into a file of its own."""
+    new: list[Sized] = [each for each in inputs.files if not store.path(each.sha256).exists()]
+    packs = [each for each in inputs.packs if not folder_of(Commit(each.url, each.commit), store).is_dir()]
+    # A repository is written as a pack, and again with an index.
+    require_space(sum(each.size for each in [*new, *packs, *packs]), scratch)
+    staged = {each: scratch / f"{number}" for number, each in enumerate([*new, *packs])}
+    for each, path in staged.items():
+        raw = Reader(file.bundle, file.bundle.member(each.sha256), f"sha256:{each.sha256}")
+        with path.open("wb") as out:
+            while block := raw.read(BLOCK):
+                out.write(block)
+    return staged
+
+
+def _unpacked(staged: dict[Sized, Path], trees: dict[Commit, str], where: str) -> dict[Commit, Path]:
+    """A repository for each pack, with the tree that the lock names."""
+    repositories: dict[Commit, Path] = {}
+    for each, path in staged.items():
+        if isinstance(each, GitPack):
+            commit = Commit(each.url, each.commit)
+            repositories[commit] = path.with_suffix(".git")
+            why = unpack(path, commit, each.shallow, repositories[commit])
+            if not why:
+                tree = git("rev-parse", f"{commit.commit}^{{tree}}", folder=repositories[commit]).strip()
+                locked = trees.get(commit, tree)
+                why = "" if tree == locked else f"its tree is {tree}, expected {locked}"
+            if why:
+                hint = "nothing was imported; export it again"
+                raise UsageError(f"{commit.name} at {commit.commit[:12]}: {why}", where, hint)
+    return repositories
+
+
+def _publish(folder: Path, commit: Commit, store: Store) -> bool:
+    """Whether the repository is new; another process may have fetched it meanwhile."""
+    published = folder_of(commit, store)
+    published.parent.mkdir(parents=True, exist_ok=True)
+    with published.with_suffix(".lock").open("ab") as lock:
+        acquire(lock, f"another reprokit is fetching {commit.url}; waiting for it")
+        if published.is_dir():
+            return False
+        folder.replace(published)
+        return True

@@ -9,10 +9,8 @@ from pathlib import Path
 
 from reprokit import consent
 from reprokit.bundle import signature
-from reprokit.bundle.layers import settings
 from reprokit.bundle.model import METADATA, SIGNATURE
-from reprokit.bundle.read import Bundle, opened
-from reprokit.bundle.verify import VerifiedBundle, verify
+from reprokit.bundle.read import Bundle, VerifiedBundle, opened, verify
 from reprokit.display import notify, progress
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
@@ -38,11 +36,11 @@ class Loaded:
 def checked(paths: Sequence[Path], stack: ExitStack) -> list[VerifiedBundle]:
     """Open and verify bundles, which `stack` closes. Raises UsageError naming the file and the damage."""
     bundles = [stack.enter_context(opened(path)) for path in paths]
-    found = []
+    verified = []
     for bundle in bundles:
         with progress(f"checking {bundle.path.name}") as on_progress:
-            found.append(verify(bundle, on_progress))
-    return found
+            verified.append(verify(bundle, on_progress))
+    return verified
 
 
 def signer(bundle: Bundle, allowed: Path | None) -> str:
@@ -91,11 +89,7 @@ def check_names(bundle: Bundle, trusted: bool) -> None:
 
 
 def load(
-    files: Sequence[VerifiedBundle],
-    engine: Engine,
-    force: bool = False,
-    replace: bool = False,
-    trusted_by: str = "",
+    files: Sequence[VerifiedBundle], engine: Engine, force: bool = False, replace: bool = False, trusted_by: str = ""
 ) -> Loaded:
     """Load the images of bundles into an engine, in order; each gets its name when it is complete.
 
@@ -116,12 +110,12 @@ def load(
     target.store.require_space(_space(images, target.store))
     same = [target.has(file, image) for file, image in images]
     for file in files:
-        new = not all(found for (source, _), found in zip(images, same, strict=True) if source is file)
+        new = not all(present for (source, _), present in zip(images, same, strict=True) if source is file)
         if new and SIGNATURE not in file.bundle.signed:
             notify(f"{file.bundle.path.name} is not signed: its maker is unknown")
-    kept = {image.name for (_, image), found in zip(images, same, strict=True) if found or target.same_files(image)}
-    if moved := [name for name, known in target.known.items() if known and name not in kept]:
-        consent.require(f"there are other images called {', '.join(moved)}", "--replace", replace)
+    kept = {image.name for (_, image), present in zip(images, same, strict=True) if present or target.same_files(image)}
+    if replaced := [name for name, image_ids in target.known.items() if image_ids and name not in kept]:
+        consent.require(f"there are other images called {', '.join(replaced)}", "--replace", replace)
     for file, image in images:
         target.load(file, image)
     return target.loaded
@@ -178,13 +172,13 @@ class _Target:
     def same_files(self, image: Image) -> str:
         """The ID of the image with this name if it has the canonical digest of the bundle's image, else ""."""
         present = self._engine.image(image.name)
-        digest = canonical_digest(image.diff_ids, settings(image.config))
+        digest = canonical_digest(image.diff_ids, image.settings)
         return present.id if present and digest and canonical_digest_of(present) == digest else ""
 
     def load(self, file: VerifiedBundle, image: Image) -> None:
         """Load the image and tag it, unless another engine's writing of the same image has the name.
 
-        Asks again if the name belongs by now to an image that the user was not asked about.
+        Asks again if the name belongs by now to an image that the first question did not name.
         """
         image_id = "" if self.has(file, image) else self.same_files(image)
         if not image_id:
@@ -195,16 +189,16 @@ class _Target:
         # The user has agreed to bases (`check_names`).
         if trusted_by := self._trusted_by or ("load" if image.name in _bases(file.bundle) else ""):
             trust.record(self._engine, image_id, "trusted", trusted_by)
-        before, known = self._engine.image_id(image.name), self.known[image.name]
+        before, image_ids = self._engine.image_id(image.name), self.known[image.name]
         if before == image_id:
             self.loaded.present.append(image.name)
             return
         if before:
-            consent.require(f"there is another image called {image.name} by now", "--replace", before in known)
+            consent.require(f"there is another image called {image.name} by now", "--replace", before in image_ids)
             notify(f"{image.name} moved; it pointed to {before}")
         repository, _, tag = image.name.rpartition(":")
         self._engine.tag(image_id, repository, tag)
-        known.add(image_id)
+        image_ids.add(image_id)
         self.loaded.new.append(image.name)
 
 

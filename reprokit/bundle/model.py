@@ -46,7 +46,7 @@ class ImageMetadata(Model):
 
 
 def part_path(kind: str, name: str) -> str:
-    """Where a part stands in the bundle: its header is one block, in which a path has at most 100 bytes."""
+    """The path of a part in the bundle: its header is one block, which limits a path to 100 bytes."""
     folder, suffix = ("workspaces", ".tar.zst") if kind == "workspace" else ("sbom", ".cdx.json")
     path = f"{folder}/{name}{suffix}"
     return path if len(path) <= 100 else f"{folder}/{hashlib.sha256(name.encode()).hexdigest()}{suffix}"

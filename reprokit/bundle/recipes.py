@@ -35,15 +35,15 @@ def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
     Raises UsageError if a file of the variants `required` cannot be read or carried; other variants may lack theirs.
     """
     loaded = load_file(recipe)
-    found: dict[str, BesideFile] = {}
+    by_path: dict[str, BesideFile] = {}
     for name in loaded.variants:
         try:
             contents = Target(loaded, name, recipe).side_files
-            found |= {path: _beside(loaded.name, path, content) for path, content in contents.items()}
+            by_path |= {path: _beside(loaded.name, path, content) for path, content in contents.items()}
         except UsageError:
             if name in required:
                 raise
-    return list(found.values())
+    return list(by_path.values())
 
 
 def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str]) -> tuple[BesideFile, ...]:
@@ -51,20 +51,20 @@ def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str]) -> tuple[
 
     Of an image they may be missing, with a notice. Raises UsageError as `collected`, or if they are too large.
     """
-    known = recipe_files()
+    recipes = recipe_files()
     required: dict[Path, set[str]] = {}
     for each in [each for text in inputs for each in targets(text)]:
         required.setdefault(each.path, set()).add(each.variant_name)
-    found = {recipe: collected(recipe, variants) for recipe, variants in required.items()}
+    by_recipe = {recipe: collected(recipe, variants) for recipe, variants in required.items()}
     for image in map(ImageLabels.read, labels):
         name, variant = image.recipe, image.variant
-        if name in known:
+        if name in recipes:
             try:
-                found.setdefault(known[name], collected(known[name]))
-                collected(known[name], [variant])
+                by_recipe.setdefault(recipes[name], collected(recipes[name]))
+                collected(recipes[name], [variant])
             except UsageError as error:
                 notify(f"the bundle has the image of {name}:{variant}, but not all files beside it: {error.message}")
-    chosen = [file for recipe in sorted(found) for file in found[recipe]]
+    chosen = [file for recipe in sorted(by_recipe) for file in by_recipe[recipe]]
     if (total := sum(len(file.content) for file in chosen)) > MOST_BESIDE:
         problem = (
             f"the files beside the recipes have {in_words(total)}: a bundle carries {in_words(MOST_BESIDE)} of them"
@@ -83,7 +83,7 @@ def _beside(recipe: str, path: str, content: bytes) -> BesideFile:
 
 
 def home(folder: Path, name: str, beside: bool) -> Path:
-    """Where a recipe of a bundle is put into a folder of recipes: with files beside it, into a folder of its own."""
+    """The folder of a recipe of a bundle below a folder of recipes: one of its own if it has files beside it."""
     return folder / name if beside and not (folder / f"{name}.yaml").exists() else folder
 
 
@@ -100,81 +100,85 @@ class Recipes:
         for each in texts:
             load_text(each.recipe, f"{where}: {each.name}.yaml", each.name)
             # The lock is last: it never exists without its recipe, nor that without the files that it names.
-            found = self.files[each.name] = _named([file for file in beside if file.recipe == each.name], each, where)
-            found[f"{each.name}.yaml"] = each.recipe.encode()
+            contents = self.files[each.name] = _named(
+                [file for file in beside if file.recipe == each.name], each, where
+            )
+            contents[f"{each.name}.yaml"] = each.recipe.encode()
             if each.lock:
                 name = f"{each.name}{lock_file.SUFFIX}"
                 self.locks[each.name] = lock_file.parse(each.lock, f"{where}: {name}", each.name)
-                found[name] = each.lock.encode()
+                contents[name] = each.lock.encode()
 
     def refuse_others_in(self, folder: Path) -> None:
         """Raises UsageError if the folder has a file of the same name with other content."""
-        for name, found in self.files.items():
-            place = self.home(folder, name)
-            for path, content in found.items():
-                if os.path.lexists(place / path) and _differs(place / path, content):
-                    raise UsageError("another file of this name exists", str(place / path), "move it, or name a folder")
-                if place == folder and self._has_beside(name) and not os.path.lexists(place / path):
+        for name, contents in self.files.items():
+            home = self.home(folder, name)
+            for path, content in contents.items():
+                if os.path.lexists(home / path) and _differs(home / path, content):
+                    raise UsageError("another file of this name exists", str(home / path), "move it, or name a folder")
+                if home == folder and self._has_beside(name) and not os.path.lexists(home / path):
                     problem = f"the folder has the recipe {name} without this file of it"
-                    raise UsageError(problem, str(place / path), "move the recipe, or name another folder")
+                    raise UsageError(problem, str(home / path), "move the recipe, or name another folder")
 
     def put(self, folder: Path, store: Store) -> None:
         """Write them into a folder. Raises UsageError for a link on the way, OSError."""
         folder.mkdir(parents=True, exist_ok=True)
-        for name, found in self.files.items():
-            place = self.home(folder, name)
+        for name, contents in self.files.items():
+            home = self.home(folder, name)
             with files.Folder(folder) as opened:
-                for path, content in found.items():
-                    with opened.replacing(str((place / path).relative_to(folder))) as file:
+                for path, content in contents.items():
+                    with opened.replacing(str((home / path).relative_to(folder))) as file:
                         file.write(content)
             if name in self.locks:
-                store.used(place / f"{name}{lock_file.SUFFIX}")
+                store.used(home / f"{name}{lock_file.SUFFIX}")
 
     def compare(self, store: Store) -> list[str]:
         """A line on each recipe that is not here as it is in the bundle."""
-        known = recipe_files()
-        lines = [f"{name} is not a recipe here" for name in self.locks if name not in known]
-        for name in [name for name in self.locks if name in known]:
-            for path in self.differing(name, known[name]):
+        local = recipe_files()
+        lines = [f"{name} is not a recipe here" for name in self.locks if name not in local]
+        for name in [name for name in self.locks if name in local]:
+            for path in self.differing(name, local[name]):
                 lines.append(f"{path} differs from the bundle's" if path.exists() else f"{path} is missing")
-            if lock_path(known[name]).exists():
-                store.used(lock_path(known[name]))
+            if lock_path(local[name]).exists():
+                store.used(lock_path(local[name]))
         return lines
 
     def differing(self, name: str, recipe: Path) -> list[Path]:
         """The files of a recipe here that are not as in the bundle, or missing."""
         blocks = own_block_files([recipe.parent])
-        found = {path: recipe.parent / path for path in self.files[name]}
+        local_paths = {path: recipe.parent / path for path in self.files[name]}
         # A block may be in a folder of `$REPROKIT_BLOCKS` instead.
-        found |= {f"blocks/{block}.j2": path for block, path in blocks.items() if f"blocks/{block}.j2" in found}
-        return [place for path, place in found.items() if _differs(place, self.files[name][path])]
+        local_paths |= {
+            f"blocks/{block}.j2": path for block, path in blocks.items() if f"blocks/{block}.j2" in local_paths
+        }
+        return [local for path, local in local_paths.items() if _differs(local, self.files[name][path])]
 
     def _has_beside(self, name: str) -> bool:
         return len(self.files[name]) > 1 + (name in self.locks)
 
     def home(self, folder: Path, name: str) -> Path:
-        """Where the recipe is put into a folder of recipes."""
+        """The folder of the recipe below a folder of recipes."""
         return home(folder, name, self._has_beside(name))
 
 
 def _named(beside: Sequence[BesideFile], text: RecipeText, where: str) -> dict[str, bytes]:
     """The contents of files beside a recipe by path. Raises UsageError for files that the recipe does not name."""
-    found = {file.path: file.content for file in beside}
-    if not found:
+    contents = {file.path: file.content for file in beside}
+    if not contents:
         return {}
     recipe, lock = f"{text.name}.yaml", f"{text.name}{lock_file.SUFFIX}"
     with tempfile.TemporaryDirectory(prefix="reprokit-") as scratch:
         try:
             with files.Folder(Path(scratch)) as folder:
-                for path, content in [*found.items(), (recipe, text.recipe.encode())]:
+                for path, content in [*contents.items(), (recipe, text.recipe.encode())]:
                     with folder.replacing(path) as file:
                         file.write(content)
         except OSError as error:
             raise UsageError(f"the files beside {text.name} cannot be written: {error.strerror}", where) from None
         named = {file.path for file in collected(Path(scratch) / recipe)} - {recipe, lock}
-    if strange := found.keys() - named:
+    if strange := contents.keys() - named:
         raise UsageError(f"the recipe {text.name} names no file {min(strange)}", where, "export it again")
-    return found
+    return contents
 
 
 def _differs(path: Path, content: bytes) -> bool:
@@ -186,22 +190,22 @@ def _differs(path: Path, content: bytes) -> bool:
 
 def of_images(metadata: Metadata, where: str) -> dict[str, Recipes]:
     """The recipes of a bundle's images, by name. Raises UsageError if one is not valid."""
-    found: dict[str, Recipes] = {}
+    by_name: dict[str, Recipes] = {}
     for image in metadata.images:
-        if image.recipe and image.recipe_text and image.recipe not in found:
+        if image.recipe and image.recipe_text and image.recipe not in by_name:
             try:
                 text = RecipeText(name=image.recipe, recipe=image.recipe_text, lock=image.lock_text)
             except ValidationError:
                 raise UsageError(f"{image.recipe!r} is not a name of a recipe", where) from None
-            found[image.recipe] = Recipes([text], metadata.beside, where)
-    return found
+            by_name[image.recipe] = Recipes([text], metadata.beside, where)
+    return by_name
 
 
 def put_unknown(recipes: dict[str, Recipes]) -> list[str]:
     """Write down the recipes that no folder here has; lines on what was done, and on recipes that differ."""
-    known, folder, lines = recipe_files(), paths.carried_recipes(), []
+    local, folder, lines = recipe_files(), paths.carried_recipes(), []
     for name, recipe in recipes.items():
-        if name not in known:
+        if name not in local:
             try:
                 recipe.refuse_others_in(folder)
                 recipe.put(folder, Store())
@@ -209,6 +213,6 @@ def put_unknown(recipes: dict[str, Recipes]) -> list[str]:
                 lines.append(f"the recipe {name} was not written: {error.message} ({error.where})")
                 continue
             lines.append(f"the recipe {name} was not known here and is in {recipe.home(folder, name)} now")
-        elif differing := recipe.differing(name, known[name]):
+        elif differing := recipe.differing(name, local[name]):
             lines.append(f"{' and '.join(map(str, differing))}: not what the image was built from")
     return lines

@@ -1,29 +1,63 @@
-"""The file that becomes a bundle: a tar that survives a kill at any point and is resumed.
+"""The file that becomes a bundle: a tar beside its target that survives a kill at any point and is resumed.
 
 An entry's header is written after its content, over a block of zeros that every reader takes for the end. So the
-entries before that block are complete whenever the process dies, and the file is not yet a bundle.
+entries before that block are complete whenever the process dies, and the file is not yet a bundle. One process writes
+it at a time.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
+import stat
 import tarfile
 from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import IO
 
 import zstandard
 
-from reprokit.errors import SourceError
+from reprokit.display import notify
+from reprokit.errors import EngineError, SourceError, UsageError
+from reprokit.filelocks import acquire
+from reprokit.formatting import size as in_words
+from reprokit.host.disk import unwritable
 from reprokit.oci.compress import Hashed
 from reprokit.oci.layout import END, header
 from reprokit.oci.model import BLOBS, ZSTD_LAYER_TYPE, Descriptor, Layer, blob_path
 
-_BLOCK = tarfile.BLOCKSIZE
+# O_NONBLOCK: opening a planted pipe would block.
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_RECORD = tarfile.BLOCKSIZE
 _READ = 1 << 20
 _MUCH = 16 << 20
 _PACKED = 1 << 12  # zstd makes 128 MiB of that at most
+
+
+def partial_of(target: Path) -> Path:
+    """The file that is written before it becomes `target`."""
+    return target.with_name(f".{target.name}.partial")
+
+
+def claimed(partial: Path) -> IO[bytes]:
+    """Open and lock the partial file, which a killed process may have begun.
+
+    Raises OSError, also if it is a link, which could lead to any file of the user's.
+    """
+    while True:
+        file = os.fdopen(os.open(partial, _FLAGS, 0o666), "r+b")
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            file.close()
+            raise OSError(errno.EEXIST, "not a regular file with one name", str(partial))
+        # Perhaps a child of a killed process holds it, that has not died yet.
+        acquire(file, "another export writes this file; waiting for it to end")
+        with contextlib.suppress(FileNotFoundError):
+            if partial.lstat().st_ino == status.st_ino:
+                return file
+        file.close()  # it was renamed to the target meanwhile
 
 
 class ResumableTar:
@@ -48,7 +82,7 @@ class ResumableTar:
         start = self._end
         self.file.seek(start)
         self.file.truncate()
-        self.file.write(bytes(_BLOCK))
+        self.file.write(bytes(_RECORD))
         try:
             yield self
         finally:
@@ -82,20 +116,20 @@ class ResumableTar:
         os.fsync(self.file.fileno())
         self.file.seek(0)
         with tarfile.open(fileobj=self.file, mode="r:") as tar:
-            there = {entry.name: entry.size for entry in tar}
-        if there != self.entries:
+            headers = {entry.name: entry.size for entry in tar}
+        if headers != self.entries:
             raise SourceError("another process changed the file", self.file.name, "repeat the command")
 
     def finish(self, path: str, size: int) -> None:
         """Turn the content that was just written into an entry."""
-        self.file.seek(self._end + _BLOCK + size)
-        self.file.write(bytes(-size % _BLOCK))
+        self.file.seek(self._end + _RECORD + size)
+        self.file.write(bytes(-size % _RECORD))
         self.file.flush()
         self.file.seek(self._end)
         self.file.write(header(path, size))
         self.file.flush()
         self.entries[path] = size
-        self._end += _BLOCK + size + -size % _BLOCK
+        self._end += _RECORD + size + -size % _RECORD
         if size > _MUCH:
             # In the background, so that `end` need not sync everything at once.
             self._syncing.submit(os.fdatasync, self.file.fileno())
@@ -104,12 +138,12 @@ class ResumableTar:
         while expected and (layer := self._finished_layer()) and layer.diff_id in expected and layer.blob:
             self.entries[blob_path(layer.blob.digest)] = layer.blob.size
             self._present[layer.diff_id] = layer.blob
-            self._end += _BLOCK + layer.blob.size + -layer.blob.size % _BLOCK
+            self._end += _RECORD + layer.blob.size + -layer.blob.size % _RECORD
 
     def _finished_layer(self) -> Layer | None:
         """The layer after the last entry, if it is complete and its digest is its name."""
         self.file.seek(self._end)
-        first = self.file.read(_BLOCK)
+        first = self.file.read(_RECORD)
         try:
             entry = tarfile.TarInfo.frombuf(first, "utf-8", "strict")
         except tarfile.HeaderError:
@@ -129,3 +163,58 @@ class ResumableTar:
         if left or not unpacker.eof or blob_path(packed.digest) != entry.name:
             return None
         return Layer(plain.digest, plain.size, Descriptor(ZSTD_LAYER_TYPE, packed.digest, packed.size))
+
+
+@contextlib.contextmanager
+def becoming(target: Path, expected: Collection[str] = frozenset()) -> Iterator[ResumableTar]:
+    """A tar that is renamed to the target when the block ends.
+
+    After a kill, an interrupt or the engine's end the finished layers of `expected` stay beside the target.
+    """
+    partial = partial_of(target)
+    with claim(target) as file:
+        kept = False
+        try:
+            if expected and partial.stat().st_size:
+                notify("checking the layers that an earlier attempt has finished")
+            tar = ResumableTar(file, expected)
+            if tar.entries:
+                notify(f"going on from an earlier attempt: {in_words(sum(tar.entries.values()))} present")
+            try:
+                yield tar
+                tar.end()
+            except (KeyboardInterrupt, SystemExit, EngineError):
+                kept = bool(expected and tar.entries)
+                raise
+            partial.replace(target)
+            _sync(target.parent)
+        except OSError as error:
+            raise unwritable(error, "the file", target) from None
+        finally:
+            if kept:
+                notify(f"finished layers stay in {partial}; repeat the command to resume")
+            else:
+                partial.unlink(missing_ok=True)
+
+
+def claim(target: Path) -> IO[bytes]:
+    """The partial file of a target, for this process alone. Raises UsageError, EngineError as `unwritable`.
+
+    A device or a pipe is refused: the rename would replace it.
+    """
+    try:
+        if target.exists() and not target.is_file():
+            what = "a folder" if target.is_dir() else "no regular file"
+            raise UsageError(f"the target is {what}", str(target), "name a file, such as x.rkit")
+        return claimed(partial_of(target))
+    except OSError as error:
+        raise unwritable(error, "the file", target) from None
+
+
+def _sync(folder: Path) -> None:
+    """Sync the folder, so that the new name survives a crash."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

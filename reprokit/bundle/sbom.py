@@ -37,11 +37,11 @@ def sbom(recipe: str, variant: str, lock: VariantLock) -> bytes:
     # The lock has no date of its own, and a document of today's would differ each time.
     metadata = BomMetaData(component=root, timestamp=datetime.fromtimestamp(0, timezone.utc))
     metadata.tools.components.add(tool)
-    found = {str(entry.purl): _component(entry) for entry in _entries(lock)}
+    components = {component.bom_ref.value: component for component in map(_component, _entries(lock))}
     document = Bom(
-        components=found.values(), metadata=metadata, serial_number=uuid5(NAMESPACE_URL, f"{name}:{lock.hash}")
+        components=components.values(), metadata=metadata, serial_number=uuid5(NAMESPACE_URL, f"{name}:{lock.hash}")
     )
-    document.register_dependency(root, found.values())
+    document.register_dependency(root, components.values())
     return make_outputter(document, OutputFormat.JSON, SchemaVersion.V1_6).output_as_string(indent=1).encode()
 
 
@@ -69,13 +69,11 @@ def part_of(image: ImageMetadata) -> tuple[Part, bytes] | None:
 
 
 def _entries(lock: VariantLock) -> Iterator[SbomEntry]:
-    from packageurl import PackageURL
-
     if lock.base.digest:
         plain = lock.base.reference.partition("@")[0]
         name = posixpath.basename(plain).partition(":")[0]
-        place = {"repository_url": plain.rpartition(":")[0] or plain}
-        yield SbomEntry(PackageURL("oci", None, name, lock.base.digest, place), type="container")
+        qualifiers = {"repository_url": plain.rpartition(":")[0] or plain}
+        yield SbomEntry("oci", None, name, lock.base.digest, qualifiers, component="container")
     for kind in kinds():
         yield from kind.sbom_entries(lock)
 
@@ -84,13 +82,15 @@ def _component(entry: SbomEntry) -> Component:
     """The entry in the words of CycloneDX, where what is not in the image is "excluded"."""
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component, ComponentScope, ComponentType
+    from packageurl import PackageURL
 
+    purl = PackageURL(entry.type, entry.namespace, entry.name, entry.version, dict(entry.qualifiers))
     return Component(
-        name=entry.purl.name,
-        version=entry.purl.version,
-        type=ComponentType(entry.type),
-        purl=entry.purl,
-        bom_ref=str(entry.purl),
+        name=purl.name,
+        version=purl.version,
+        type=ComponentType(entry.component),
+        purl=purl,
+        bom_ref=str(purl),
         hashes=[HashType(alg=HashAlgorithm.SHA_256, content=entry.sha256)] if entry.sha256 else [],
         scope=ComponentScope.EXCLUDED if entry.build_only else None,
     )

@@ -54,10 +54,10 @@ def verify(text: bytes, signature: bytes, allowed: Path | None = None) -> str:
         if allowed is None:
             return fingerprint
         signers = _signers(allowed, Path(folder))
-        found = _ssh_keygen(["-Y", "find-principals", "-s", str(file), "-f", str(signers)], b"")
-        principal = _last(found.stdout)
-        known = ["-Y", "verify", *of_text, "-f", str(signers), "-I", principal]
-        if found.returncode or not principal or _ssh_keygen(known, text).returncode:
+        principals = _ssh_keygen(["-Y", "find-principals", "-s", str(file), "-f", str(signers)], b"")
+        principal = _last(principals.stdout)
+        arguments = ["-Y", "verify", *of_text, "-f", str(signers), "-I", principal]
+        if principals.returncode or not principal or _ssh_keygen(arguments, text).returncode:
             raise WorkFailed(f"signed by {fingerprint}, which is not an allowed key", str(allowed))
         return fingerprint if principal == "*" else f"{principal} {fingerprint}"
 

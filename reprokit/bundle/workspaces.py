@@ -19,12 +19,10 @@ from pathlib import Path, PurePosixPath
 import zstandard
 
 from reprokit import consent, paths
-from reprokit.bundle.canonical_tar import refuse
 from reprokit.bundle.model import Part, part_path
-from reprokit.bundle.read import Bundle
+from reprokit.bundle.read import Bundle, Reader, blocks, refuse
 from reprokit.bundle.recipes import home
 from reprokit.bundle.resumable_tar import ResumableTar
-from reprokit.bundle.verify import Reader, blocks
 from reprokit.display import notify
 from reprokit.errors import UsageError
 from reprokit.formatting import size as in_words
@@ -48,8 +46,8 @@ _MOST_NAMES = 16 << 20
 
 def workspace_of(recipe: str) -> tuple[str, Path]:
     """Name and folder of a recipe's workspace. Raises UsageError if it does not exist."""
-    found = target(recipe)
-    name, folder = found.workspace, workspace.locate(found.workspace, found.path)
+    named = target(recipe)
+    name, folder = named.workspace, workspace.locate(named.workspace, named.path)
     if not folder.is_dir():
         raise UsageError(f"{recipe} has no workspace yet", str(folder), "leave out --with-workspace")
     return name, folder
@@ -108,7 +106,7 @@ def workspaces(bundle: Bundle, yes: bool) -> Iterator[Callable[[], list[str]]]:
 
 
 def _place(bundle: Bundle, name: str) -> Path:
-    """Where the recipe of a workspace will look for it: the recipe here, or the one that `load` is going to write."""
+    """The folder in which the recipe of a workspace looks for it: the local recipe, or the one that `load` writes."""
     recipes = [image.recipe for image in bundle.metadata.images if image.recipe]
     recipe = next((each for each in recipes if each.replace("-", "_") == name.replace("-", "_")), name)
     beside = any(file.recipe == recipe for file in bundle.metadata.beside)
@@ -167,11 +165,11 @@ def _members(bundle: Bundle, part: Part, total: _Total) -> Iterator[tuple[Stream
         refuse(f"{part.path} is not a tar of a workspace: {error}", bundle.where)
 
 
-def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total) -> None:
+def _unpack(bundle: Bundle, part: Part, target: Path, total: _Total) -> None:
     folders: set[PurePosixPath] = {PurePosixPath()}
     links: dict[str, str] = {}
     try:
-        with Folder(place) as folder:
+        with Folder(target) as folder:
             for stream, member in _members(bundle, part, total):
                 name = PurePosixPath(member.name)
                 what = f"{part.path}: {member.name!r}"
@@ -187,7 +185,7 @@ def _unpack(bundle: Bundle, part: Part, place: Path, total: _Total) -> None:
                     links[str(name)] = member.linkname
                 elif member.isreg():
                     check_unpacked(member.size, bundle.members[part.path].size, bundle.where)
-                    require_space(member.size, place)
+                    require_space(member.size, target)
                     _write(stream, member, folder, str(name))
                 else:
                     refuse(f"{what} is not a file, folder or link", bundle.where)

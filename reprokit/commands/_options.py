@@ -203,7 +203,7 @@ def engine_on(node: str | None) -> Iterator[Engine]:
 
         yield Engine.connect()
         return
-    from reprokit.nodes.forward import engine_of
+    from reprokit.nodes.remote import engine_of
 
     with engine_of(node) as engine:
         yield engine

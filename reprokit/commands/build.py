@@ -113,11 +113,11 @@ def build(
 def _repository(text: str) -> str:
     """Raises UsageError unless it names a repository of a registry."""
     from reprokit.errors import UsageError
-    from reprokit.nodes.image_reference import parse
+    from reprokit.nodes.registry import parse_reference
 
     if not text:
         return ""
-    if (reference := parse(text)).named != reference.repository or reference.digest:
+    if (reference := parse_reference(text)).named != reference.repository or reference.digest:
         raise UsageError(f"{text} has a tag: each step has one of its own", hint=reference.repository)
     return reference.repository
 

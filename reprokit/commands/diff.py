@@ -14,8 +14,7 @@ from reprokit.commands import _options as options
 from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.bundle.read import Bundle
-    from reprokit.bundle.verify import VerifiedBundle
+    from reprokit.bundle.read import Bundle, VerifiedBundle
     from reprokit.oci.model import Image
     from reprokit.verify.layers import ComparedImage
 
@@ -99,8 +98,7 @@ def _images(before: str, after: str) -> dict[str, Any]:
 def _bundles(before: Path, after: Path) -> list[dict[str, Any]]:
     from functools import cache
 
-    from reprokit.bundle.read import opened
-    from reprokit.bundle.verify import verify
+    from reprokit.bundle.read import opened, verify
 
     with opened(before) as one, opened(after) as other:
         verified = cache(verify)  # every byte is hashed, once a bundle

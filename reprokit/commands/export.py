@@ -13,7 +13,7 @@ from reprokit.display import notify
 from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
-    from reprokit.bundle.layer_filter import FilterReport
+    from reprokit.bundle.container import FilterReport
     from reprokit.bundle.model import Metadata
 
 
@@ -62,7 +62,7 @@ def export(
     """
     from reprokit.bundle.export import ExportRequest, run
     from reprokit.engine import Engine
-    from reprokit.nodes.inventory import layers_on
+    from reprokit.nodes.survey import layers_on
 
     request = ExportRequest(
         names=tuple(names or ()),

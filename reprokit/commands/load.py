@@ -32,7 +32,7 @@ def load(
     from contextlib import ExitStack
 
     from reprokit.bundle import recipes, workspaces
-    from reprokit.bundle.inputs_import import import_inputs
+    from reprokit.bundle.inputs import import_inputs
     from reprokit.bundle.load import check_origin, checked
     from reprokit.bundle.load import load as load_images
     from reprokit.engine import Engine

@@ -14,7 +14,7 @@ from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.recipe.find import Target
-    from reprokit.supply.kinds.kind import Moved
+    from reprokit.supply.kinds.kind import UpstreamChange
     from reprokit.supply.lock.model import VariantLock
 
 _SHORT = 40
@@ -168,7 +168,7 @@ def _list_outdated(targets: Sequence[Target], as_json: bool) -> None:
 
     locks = [needed_lock(target) for target in targets]
     engine, store = Engine.connect(), Store()
-    by_target: dict[str, list[Moved]] = {}
+    by_target: dict[str, list[UpstreamChange]] = {}
     errors = []
     for target, lock in zip(targets, locks, strict=True):
         mirrors = Mirrors(store, indexes=target.variant.wheel_indexes)
@@ -190,7 +190,7 @@ def _list_outdated(targets: Sequence[Target], as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _print_outdated(label: str, changes: list[Moved]) -> None:
+def _print_outdated(label: str, changes: list[UpstreamChange]) -> None:
     if not changes:
         echo(f"{label}: unchanged upstream")
     for m in changes:

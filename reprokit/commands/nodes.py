@@ -66,7 +66,7 @@ def _row(answer: NodeAnswer) -> tuple[str, ...]:
     state = [answer.error or "up"]
     if seen.nested:
         state.append("the login is in a container")
-    images = survey.images(engine.images) if engine else []
+    images = survey.images_of_recipes(engine.images) if engine else []
     cards = Counter(gpu.name for gpu in seen.gpus if gpu.name)
     return (
         answer.node.name,

@@ -20,9 +20,9 @@ def pull(
     The image is unverified until `reprokit images trust`.
     """
     from reprokit.engine import Engine
-    from reprokit.nodes import image_reference, registry
+    from reprokit.nodes import registry
 
-    reference, target = image_reference.of_recipe(image)
+    reference, target = registry.of_recipe(image)
     engine = Engine.connect()
-    moved = registry.pull(engine, reference, target, replace)
-    echo(f"{moved.name} is present ({moved.digest}, {moved.summary or 'already present'})")
+    transferred = registry.pull(engine, reference, target, replace)
+    echo(f"{transferred.name} is present ({transferred.digest}, {transferred.summary or 'already present'})")

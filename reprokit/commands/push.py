@@ -18,10 +18,10 @@ def push(
     Prints the image's name with its digest, for `reprokit pull` on other machines.
     """
     from reprokit.engine import Engine
-    from reprokit.nodes import image_reference, registry
+    from reprokit.nodes import registry
 
-    reference, target = image_reference.of_recipe(image)
+    reference, target = registry.of_recipe(image)
     engine = Engine.connect()
-    moved = registry.push(engine, reference, target)
-    notify(f"{moved.name}: {moved.summary}")
-    echo(f"{reference.repository}@{moved.digest}")
+    transferred = registry.push(engine, reference, target)
+    notify(f"{transferred.name}: {transferred.summary}")
+    echo(f"{reference.repository}@{transferred.digest}")

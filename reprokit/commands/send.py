@@ -14,7 +14,7 @@ from reprokit.untrusted.terminal import dump, echo
 
 if TYPE_CHECKING:
     from reprokit.config.nodes import Node
-    from reprokit.nodes.delivery import Delivery
+    from reprokit.nodes.send import Delivery
 
 
 def send(
@@ -45,9 +45,8 @@ def send(
     from reprokit.errors import UsageError
     from reprokit.formatting import size
     from reprokit.nodes import send as sending
-    from reprokit.nodes.choose import images_and_nodes
-    from reprokit.nodes.delivery import NameTaken
-    from reprokit.nodes.display import NodesDisplay
+    from reprokit.nodes.config import images_and_nodes
+    from reprokit.nodes.send import NameTaken, NodesDisplay
 
     engine = Engine.connect()
     names, nodes = images_and_nodes(words, to or [], jump, lambda name: engine.image(name) is not None)

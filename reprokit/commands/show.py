@@ -181,7 +181,7 @@ def _sbom(bundle: Bundle) -> Any:
 def _bundle_as_json(bundle: Bundle, signed: str) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from reprokit.bundle.layers import rows
+    from reprokit.bundle.compare import rows
 
     metadata = bundle.metadata
     images = [

@@ -15,8 +15,7 @@ from reprokit.tables import table
 from reprokit.untrusted.terminal import dump, echo, paged
 
 if TYPE_CHECKING:
-    from reprokit.supply.upkeep.collect import Plan
-    from reprokit.supply.upkeep.names import StoreRow
+    from reprokit.supply.upkeep import Plan, StoreRow
 
 store = typer.Typer(
     name="store",
@@ -36,7 +35,7 @@ def ls(
     For a recipe, also the missing inputs of its lock.
     """
     from reprokit.supply.store import Store
-    from reprokit.supply.upkeep.names import everything, of_target
+    from reprokit.supply.upkeep import everything, of_target
 
     inputs_store = Store()
     with inputs_store.in_use():
@@ -61,7 +60,7 @@ def verify(
     """
     from reprokit.formatting import size
     from reprokit.supply import store as supply_store
-    from reprokit.supply.upkeep import verify as upkeep
+    from reprokit.supply import upkeep
 
     inputs_store = supply_store.Store()
     with (inputs_store.alone if repair else inputs_store.in_use)(), progress("verifying") as on_progress:
@@ -91,17 +90,17 @@ def gc(
     as_json: options.Json = False,
 ) -> None:
     """Remove everything that no lock names."""
+    from reprokit.supply import upkeep
     from reprokit.supply.store import Store
-    from reprokit.supply.upkeep import collect
 
     inputs_store = Store()
     with inputs_store.alone():
-        plan = collect.plan(inputs_store, everything)
+        plan = upkeep.plan(inputs_store, everything)
         if not dry_run:
-            collect.free(inputs_store, plan)
+            upkeep.free(inputs_store, plan)
     if as_json:
         goes = [{"path": str(each.path), "bytes": each.size} for each in plan.goes]
-        goes += [{"path": str(path), "bytes": each.size} for each in plan.leftovers for path in each.paths[:1]]
+        goes += [{"path": str(each.path), "bytes": each.size} for each in plan.leftovers]
         dump({"freed": not dry_run, "bytes": plan.size, "goes": goes})
     else:
         _print_plan(plan, dry_run)
@@ -148,7 +147,7 @@ def import_(
     """
     from contextlib import ExitStack
 
-    from reprokit.bundle.inputs_import import import_inputs
+    from reprokit.bundle.inputs import import_inputs
     from reprokit.bundle.load import check_origin, checked, load_bases
     from reprokit.engine import Engine
     from reprokit.errors import UsageError
@@ -174,10 +173,16 @@ def import_(
 
 def _print_rows(rows: Sequence[StoreRow]) -> None:
     from reprokit.formatting import size
-    from reprokit.supply.upkeep.names import totals
+    from reprokit.supply.upkeep import totals
 
     cells = [
-        (row.kind, row.name, size(row.size) if row.here else "missing", row.key[:12], ", ".join(row.locks) or "no lock")
+        (
+            row.kind,
+            row.name,
+            size(row.size) if row.here else "missing",
+            row.key[:12],
+            ", ".join(row.locks) or "no lock",
+        )
         for row in rows
     ]
     if cells:
@@ -198,7 +203,7 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
             what = each.key if isinstance(each.key, str) else f"{each.key.name} at {each.key.commit}"
             echo(f"{size(each.size):>8}  {what}")
         for leftover in plan.leftovers:
-            echo(f"{size(leftover.size):>8}  {leftover.paths[0]}")
+            echo(f"{size(leftover.size):>8}  {leftover.path}")
     notify(f"kept, named by locks: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
     if plan.young:
         notify(f"kept, recent: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")

@@ -12,10 +12,9 @@ from reprokit.doctor.bounded import Bounded, NoAnswer
 from reprokit.doctor.gpus import GpuState
 from reprokit.doctor.shell import LocalShell, NodeShell, Reported, Shell, clipped
 from reprokit.engine import Engine
-from reprokit.nodes.forward import engine_behind
-from reprokit.nodes.probe import DOCKER, docker_address
-from reprokit.nodes.remote import Remote
+from reprokit.nodes.remote import Remote, engine_behind
 from reprokit.nodes.ssh import SshConnection
+from reprokit.nodes.survey import DOCKER, docker_address
 from reprokit.recipe.find import Target
 
 ENGINE_S = 4.0

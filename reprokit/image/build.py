@@ -33,11 +33,10 @@ from reprokit.image.run import BuildOptions, OnEvent
 from reprokit.recipe.find import Target
 from reprokit.redact import masking
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.gateway import Gateway
+from reprokit.supply.gateway import Gateway, Recorder, locked, pass_all, recipe_lines
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.policy import Recorder, locked, pass_all, recipe_lines
 from reprokit.supply.store import Store
 
 
@@ -218,7 +217,7 @@ class _Build:
             path, listens = stack.enter_context(listening())
             gateway = stack.enter_context(
                 Gateway(
-                    self.store,
+                    self.mirrors,
                     inputs.served,
                     policy,
                     inputs.base.archives,

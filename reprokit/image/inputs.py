@@ -10,8 +10,8 @@ from reprokit.image.render import Rendered
 from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds.git.resolve import lock_commits
-from reprokit.supply.kinds.wheels.resolve import merged, resolve_wheels
-from reprokit.supply.kinds.wheels.within_facts import wheels_within_facts
+from reprokit.supply.kinds.wheels import requests_of
+from reprokit.supply.kinds.wheels.resolve import merged, resolve_wheels, wheels_within_facts
 from reprokit.supply.lock.model import Distribution, GitCommit, VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
@@ -56,7 +56,7 @@ def resolve_inputs(target: Target, rendered: Rendered, base: BaseImage, mirrors:
     found: tuple[Distribution, ...] = ()
     commits: tuple[GitCommit, ...] = ()
     if rendered.sets["wheels"]:
-        requests = request_of(target, rendered, base.architecture).wheels
+        requests = requests_of(request_of(target, rendered, base.architecture))
         resolve = partial(resolve_wheels, mirrors=mirrors)
         sets = {block: wheels_within_facts(target.variant, r, resolve) for block, r in requests.items()}
         found = merged(sets)

@@ -9,7 +9,7 @@ from reprokit.display import ProgressDisplay
 from reprokit.formatting import Meter, clock, size
 from reprokit.image.events import BuildStep, Event, OutputLine, StepEnd
 from reprokit.image.shell import without_boilerplate
-from reprokit.supply.fetch.display import summary
+from reprokit.supply.fetch.progress import summary
 from reprokit.supply.gateway import Gateway
 
 if TYPE_CHECKING:

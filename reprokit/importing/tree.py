@@ -18,9 +18,8 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.importing.merge import is_version
 from reprokit.recipe.fields import GitUrl
 from reprokit.redact import redact
-from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git, run_git
-from reprokit.supply.kinds.git.fetch import ensure, unread
+from reprokit.supply.kinds.git.fetch import ensure, git_environment, unread
 from reprokit.supply.kinds.git.store import borrowing_repository, folder_of
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors

@@ -31,8 +31,7 @@ from reprokit.redact import redact
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.listing import ListedFile, Listing
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
-from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, resolve_versions
-from reprokit.supply.kinds.wheels.within_facts import within_facts
+from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, resolve_versions, within_facts
 from reprokit.supply.mirrors.places import Mirrors
 
 # After every upload.

@@ -1,15 +1,18 @@
-"""The nodes in the user's configuration, reprokit's and ssh's."""
+"""The nodes in the user's configuration, reprokit's and ssh's, and which words of a command name them."""
 
 from __future__ import annotations
 
 import contextlib
 import glob
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from reprokit import config
 from reprokit.config.nodes import Node, parse_node
+from reprokit.errors import UsageError
+from reprokit.recipe.find import is_recipe, recipe_names, target
+from reprokit.recipe.spelling import nearest
 
 _MOST_INCLUDES = 16  # ssh's own limit
 
@@ -56,3 +59,45 @@ def _hosts(file: Path, folder: Path, depth: int) -> Iterator[str]:
                     pattern = str(Path(pattern).expanduser())
                 for path in sorted(glob.glob(str(folder / pattern))):  # noqa: PTH207
                     yield from _hosts(Path(path), folder, depth - 1)
+
+
+def images_and_nodes(
+    words: Sequence[str], to: Iterable[str], jump: str, has_image: Callable[[str], bool]
+) -> tuple[list[str], list[Node]]:
+    """The names of images on the engine, and the nodes; every word of `to` is a node.
+
+    A word is a node if it has an @, or if the configuration of reprokit or ssh names it; an image if a recipe or an
+    image has this name. Raises UsageError if it is neither or both, or if no image or no node is named.
+    """
+    node_names = known_names()
+    images: list[str] = []
+    nodes = [find(text, jump) for text in to]
+    for word in words:
+        image = _image(word, has_image)
+        is_node = word in node_names or ("@" in word and not image)
+        if image and is_node:
+            raise UsageError(
+                f"{word!r} is both the image {image} and a node", hint=f"as a node: --to {word}; as an image: {image}"
+            )
+        if is_node:
+            nodes.append(find(word, jump))
+        elif image:
+            images.append(image)
+        else:
+            close = nearest(word, [*recipe_names(), *node_names])
+            raise UsageError(
+                f"{word!r} is neither a recipe, an image of the engine nor a known node{close}",
+                hint=f"for a host that no configuration names: --to {word}; `reprokit list` shows the recipes",
+            )
+    for named, what in ((images, "image"), (nodes, "node")):
+        if not named:
+            raise UsageError(f"no {what} is named", hint="reprokit send NAME[:VARIANT]... NODE...")
+    return list(dict.fromkeys(images)), list(dict.fromkeys(nodes))
+
+
+def _image(word: str, has_image: Callable[[str], bool]) -> str:
+    """The image's name on the engine, "" if the word is not an image."""
+    if is_recipe(word):
+        return f"reprokit/{target(word).label}"
+    address = "@" in word and "@sha256:" not in word
+    return word if not address and has_image(word) else ""

@@ -5,21 +5,114 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from reprokit import consent, paths
-from reprokit.display import notify, progress
+from reprokit.display import ByteProgress, notify, progress
 from reprokit.engine import Engine, ImageInfo
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
+from reprokit.formatting import counted
 from reprokit.host.fit import require_image
 from reprokit.image import trust
+from reprokit.image.base.registries import registry_of
 from reprokit.image.labels import ImageLabels, kind_of_name
 from reprokit.image.lock.read import freshness
-from reprokit.nodes.image_reference import ImageReference
-from reprokit.nodes.transfer_progress import TransferProgress
 from reprokit.oci.store import is_containerd
-from reprokit.recipe.find import Target
+from reprokit.recipe.find import Target, recipe_names
+from reprokit.recipe.find import target as find_target
+from reprokit.recipe.spelling import nearest
+
+_SHAPE = "write REGISTRY/NAME[:VARIANT] or REGISTRY/NAME@sha256:..., for example registry.lab:5000/featgraph:cpu"
+# The grammar of names: distribution's reference package.
+_PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_NAME = re.compile(
+    rf"(?P<repository>(?P<host>\[[0-9a-fA-F:]+\](?::\d+)?|[A-Za-z0-9.-]+(?::\d+)?)/(?:{_PART}/)*(?P<recipe>{_PART}))"
+    r"(?::(?P<variant>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
+)
+_THERE = ("Layer already exists", "Already exists")
+# A containerd store has no event after the download.
+_MOVED = ("Pushed", "Pull complete", "Download complete")
+_PUSHED = re.compile(r"digest: (sha256:[0-9a-f]{64})")
+
+
+@dataclass(frozen=True)
+class ImageReference:
+    """`repository` is `HOST[:PORT]/[PATH/]NAME`, whose last part is the recipe; `variant` and `digest` may be empty."""
+
+    host: str
+    repository: str
+    recipe: str
+    variant: str = ""
+    digest: str = ""
+
+    @property
+    def named(self) -> str:
+        """The reference with its variant, the registry's tag, if there is one."""
+        return f"{self.repository}:{self.variant}" if self.variant else self.repository
+
+
+def parse_reference(text: str) -> ImageReference:
+    """`HOST[:PORT]/[PATH/]NAME[:VARIANT][@sha256:HEX]`. Raises UsageError."""
+    match = _NAME.fullmatch(text)
+    if match is None:
+        raise UsageError(f"{text!r} is not an image in a registry", hint=_SHAPE)
+    parts = match.groupdict(default="")
+    if parts["host"] != "docker.io" and registry_of(text) != parts["host"]:
+        raise UsageError(f"{text!r} has no registry", hint=f"{_SHAPE}; for Docker Hub docker.io/{parts['repository']}")
+    return ImageReference(**parts)
+
+
+def of_recipe(text: str) -> tuple[ImageReference, Target | None]:
+    """The reference with its variant, and the recipe if it is known here. Raises UsageError.
+
+    The default variant is the recipe's. The labels of an image by digest name its variant.
+    """
+    reference = parse_reference(text)
+    label = f"{reference.recipe}:{reference.variant}" if reference.variant else reference.recipe
+    if reference.recipe in recipe_names():
+        target = find_target(label)
+        return (reference if reference.digest else replace(reference, variant=target.variant_name)), target
+    if not reference.variant and not reference.digest:
+        raise UsageError(
+            f"no recipe named {reference.recipe!r}; give the variant{nearest(label, recipe_names())}",
+            text,
+            f"write {text}:VARIANT",
+        )
+    return reference, None
+
+
+class TransferProgress:
+    """Adds up the events; `progress(done, total)` gets the bytes of the layers that have started."""
+
+    def __init__(self, progress: ByteProgress) -> None:
+        self._progress = progress
+        self._layers: dict[str, tuple[int, int]] = {}
+        self.present: set[str] = set()
+        self.moved: set[str] = set()
+        self.digest = ""
+
+    def update(self, event: Mapping[str, Any]) -> None:
+        """One event of `Engine.push` or `Engine.pull`."""
+        layer, status = str(event.get("id", "")), str(event.get("status", ""))
+        if match := _PUSHED.search(status):
+            self.digest = match[1]
+        if status.startswith(_THERE):
+            self.present.add(layer)
+        elif status in _MOVED:
+            self.moved.add(layer)
+        detail = event.get("progressDetail") or {}
+        if status in ("Downloading", "Pushing") and detail.get("current"):
+            # The engine only estimates the size of a layer that it compresses while sending.
+            done = int(detail["current"])
+            self._layers[layer] = done, max(done, int(detail.get("total") or 0))
+            self._progress(sum(d for d, _ in self._layers.values()), sum(t for _, t in self._layers.values()))
+
+    def described(self, verb: str) -> str:
+        """`2 layers pushed, 5 already there`."""
+        return f"{counted(len(self.moved), 'layer')} {verb}, {len(self.present)} already present"
+
 
 # Error texts of the engine and of registries (moby, distribution), and the remedy.
 _HINTS = (
@@ -30,10 +123,7 @@ _HINTS = (
         'allow a registry without TLS in daemon.json: {{"insecure-registries": ["{host}"]}}',
     ),
     (r"manifest unknown|not found|name unknown|does not exist", "push the image first: reprokit push"),
-    (
-        r"refused|no such host|timeout|no route|unreachable|EOF|no answer",
-        "check that the engine can reach {host}",
-    ),
+    (r"refused|no such host|timeout|no route|unreachable|EOF|no answer", "check that the engine can reach {host}"),
 )
 
 
@@ -74,12 +164,7 @@ def push(engine: Engine, reference: ImageReference, target: Target | None) -> Tr
     return Transferred(reference.named, transfer.digest, transfer.described("sent"))
 
 
-def pull(
-    engine: Engine,
-    reference: ImageReference,
-    target: Target | None,
-    replace: bool,
-) -> Transferred:
+def pull(engine: Engine, reference: ImageReference, target: Target | None, replace: bool) -> Transferred:
     """Pull a recipe's image and give it reprokit's name.
 
     Concurrent pulls of one image wait for the first. A present image needs no lock, and by digest no registry. Raises
@@ -136,8 +221,8 @@ def _requested_name(reference: ImageReference, target: Target | None, labels: Ma
 
     A tag in a registry can point to any image. A digest cannot, so it is accepted even if the lock here has changed.
     """
-    found = ImageLabels.read(labels)
-    recipe, variant = found.recipe, found.variant
+    named = ImageLabels.read(labels)
+    recipe, variant = named.recipe, named.variant
     if not recipe or not variant:
         raise WorkFailed("not an image of reprokit: its labels are missing", reference.repository)
     if kind_of_name(f"reprokit/{recipe}:{variant}") != "recipe":

@@ -1,22 +1,129 @@
-"""A node as the host of containers that are started from here."""
+"""A recipe's workspace on a node: copied once from here, then the node's own."""
 
 from __future__ import annotations
 
 import os
+import re
 import shlex
-from collections.abc import Mapping
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
+from reprokit.display import notify
+from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
+from reprokit.formatting import size
 from reprokit.host.gpu import Gpu, devices_of, engine_devices
 from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
-from reprokit.nodes import workspace_copy
-from reprokit.nodes.probe import SCRIPT, NodeFacts, free_bytes, parse
-from reprokit.nodes.ssh import SshConnection
+from reprokit.host.workspace import is_build_output, locate, mark, prepare
+from reprokit.nodes.config import find
+from reprokit.nodes.ssh import LOST, SshConnection, last_line
+from reprokit.nodes.survey import FACTS_SCRIPT, NodeFacts, free_bytes, no_engine, parse_facts
 from reprokit.recipe.find import Target
+from reprokit.untrusted.files import Folder, pack
+
+# Unpacked beside its place and renamed, so that a broken copy never becomes a workspace. Leftovers are removed after a
+# day; of two concurrent copies the first one stays.
+_FILL = """
+set -eu
+parent={parent} name={name}
+mkdir -p "$parent"
+find "$parent" -maxdepth 1 -name ".$name.??????" -mmin +1440 -exec rm -rf {{}} +
+copy=$(mktemp -d "$parent/.$name.XXXXXX")
+trap 'rm -rf "$copy"' EXIT
+trap 'exit 1' HUP INT TERM
+tar -xf - -C "$copy"
+[ -e "$copy/.reprokit-whole" ]
+rm "$copy/.reprokit-whole"
+chmod 755 "$copy"
+mv -T "$copy" "$parent/$name" 2>/dev/null || [ -d "$parent/$name" ]
+"""
+# Prints the workspace's real path and makes the recipe's folders in it. Each folder is entered before the next one is
+# made, so that a link that a container plants meanwhile leads nowhere.
+_FOLDERS = """
+set -eu
+cd {root}
+root=$(pwd -P)
+printf 'reprokit:%s\\n' "$root"
+for folder in {folders}; do
+  cd "$root"
+  here=$root
+  IFS=/
+  for part in $folder; do
+    [ -n "$part" ] && [ "$part" != . ] || continue
+    [ -d "./$part" ] || mkdir "./$part" 2>/dev/null || break
+    here=$here/$part
+    cd -P "./$part"
+    [ "$(pwd -P)" = "$here" ] || {{ echo "a link is in the way: $folder" >&2; exit 1; }}
+  done
+done
+"""
+_FORWARD_S = 20
+# In an address ssh replaces `${NAME}` by a variable of this user's environment, and splits at colons.
+_HOST = r"(?:[\w.-]+|\[[\da-fA-F:]+\]):\d{1,5}"
+_FORWARDED = re.compile(rf"unix://(?P<path>/[\w.@+/-]+)|tcp://(?P<host>{_HOST})/?", re.ASCII)
+
+
+def workspace_folder(cache: str, target: Target) -> str:
+    """The folder of the workspace below the node's caches: each checkout of each machine has its own."""
+    own = str(locate(target.workspace, target.path).resolve())
+    return f"{cache}/reprokit/workspaces/{target.workspace}-{mark(_machine(), own, str(target.path), digits=12)}"
+
+
+def _machine() -> str:
+    try:
+        return Path("/etc/machine-id").read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def copied_workspace(connection: SshConnection, cache: str, target: Target) -> str:
+    """As `host.workspace.prepare`, below the node's own caches; returns the real path.
+
+    Raises EngineError if it cannot be made, SourceError.
+    """
+    root = workspace_folder(cache, target)
+    node = connection.node.name
+    if connection.run(f"[ -d {shlex.quote(root)} ]").returncode:
+        _fill(connection, root, target)
+        notify(f"the workspace on the node is {node}:{root}; changes there are not copied back")
+    folders = " ".join(shlex.quote(mount.source) for mount in target.variant.mounts)
+    done = connection.run(_FOLDERS.format(root=shlex.quote(root), folders=folders))
+    path = next((line[9:] for line in done.stdout.splitlines() if line.startswith("reprokit:/")), "")
+    if done.returncode or not path:
+        raise EngineError(f"cannot make the workspace: {last_line(done.stderr)}", f"{node}:{root}")
+    return path
+
+
+def _fill(connection: SshConnection, root: str, target: Target) -> None:
+    parent, _, name = root.rpartition("/")
+    folder = prepare(target)
+    script = _FILL.format(parent=shlex.quote(parent), name=shlex.quote(name))
+    try:
+        with Folder(folder) as opened:
+            notify(f"copying the workspace {folder} ({size(opened.size(is_build_output))}) to {connection.node.name}")
+        done = connection.feed(script, lambda stream: _write_tar(stream, folder))
+    except OSError as error:
+        raise UsageError(f"cannot read the workspace: {error.strerror}", str(error.filename or folder)) from None
+    if done.returncode == LOST:
+        raise connection.lost(last_line(done.stderr))
+    if done.returncode:
+        raise EngineError(f"cannot copy the workspace: {last_line(done.stderr)}", f"{connection.node.name}:{parent}")
+
+
+def _write_tar(stream: IO[bytes], folder: Path) -> None:
+    """The folder's content, and at its end a file that says that it is complete."""
+    with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
+        pack(folder, tar, is_build_output)
+        tar.addfile(tarfile.TarInfo(".reprokit-whole"))
+
 
 _CDI_FILES = """
 for folder in {folders}; do
@@ -39,7 +146,7 @@ class Remote(Machine):
     def seen(self) -> NodeFacts:
         """Raises EngineError if the node's answer is not valid, SourceError if the connection breaks."""
         try:
-            return parse(self.connection.run(SCRIPT).stdout)
+            return parse_facts(self.connection.run(FACTS_SCRIPT).stdout)
         except ValueError as error:
             raise EngineError(str(error), self.name, "is its login shell a POSIX shell?") from None
 
@@ -90,10 +197,10 @@ class Remote(Machine):
             )
 
     def workspace_path(self, target: Target) -> str:
-        return workspace_copy.folder_of(self.seen.cache, target)
+        return workspace_folder(self.seen.cache, target)
 
     def workspace(self, target: Target) -> str:
-        return workspace_copy.workspace(self.connection, self.seen.cache, target)
+        return copied_workspace(self.connection, self.seen.cache, target)
 
     def mountinfo(self) -> str:
         return self.seen.mountinfo
@@ -108,3 +215,62 @@ class Remote(Machine):
             except ValueError:
                 continue
         return tuple(dict.fromkeys(names))
+
+
+@contextmanager
+def engine_of(node: str) -> Iterator[Engine]:
+    """The engine of a node, by its name or address. Raises SourceError if it cannot be reached, EngineError."""
+    with SshConnection(find(node)) as connection:
+        remote = Remote(connection)
+        with engine_behind(connection, remote, remote.seen.docker) as engine:
+            yield engine
+
+
+@contextmanager
+def engine_behind(connection: SshConnection, remote: Remote, address: str) -> Iterator[Engine]:
+    """The engine at an address of the node, as DOCKER_HOST has it there. Raises EngineError, SourceError."""
+    with tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
+        socket = Path(folder) / "d"
+        _forward(connection, address, socket)
+        try:
+            engine = Engine.behind(str(socket), remote)
+        except EngineError:
+            # ssh shows only that nothing answers; the node's own client gives the reason.
+            answer = connection.run("docker version >/dev/null")
+            if not answer.returncode:
+                raise
+            raise no_engine(connection, answer.stderr) from None
+        try:
+            yield engine
+        except EngineError:
+            if not connection.broken:
+                raise
+            raise connection.lost("the connection broke; commands on the node may continue") from None
+
+
+def _forward(connection: SshConnection, address: str, socket: Path) -> None:
+    match = _FORWARDED.fullmatch(address)
+    if match is None:
+        raise EngineError(
+            f"ssh cannot forward an engine at {address}", connection.node.name, "set DOCKER_HOST on the node"
+        )
+    ssh, *options = connection.control
+    command = [ssh, "-O", "forward", "-L", f"{socket}:{match['path'] or match['host']}", *options]
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=_FORWARD_S,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+    except subprocess.TimeoutExpired:
+        raise connection.lost(f"no answer within {_FORWARD_S} s") from None
+    if done.returncode:
+        raise EngineError(
+            f"ssh cannot forward the node's engine: {last_line(done.stderr)}",
+            connection.node.name,
+            "does its sshd allow forwarding (AllowTcpForwarding, AllowStreamLocalForwarding)?",
+        )

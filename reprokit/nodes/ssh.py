@@ -76,8 +76,10 @@ class SshConnection:
         try:
             # The remote command keeps the connection open until this end of its input is closed.
             hold = _line(f"echo '{_READY.decode()}'; exec cat >/dev/null")
-            ssh, *rest = self.control
-            self._master = _start([ssh, "-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes", *rest, hold])
+            ssh, *options = self.control
+            self._master = _start(
+                [ssh, "-M", "-o", "ControlPersist=no", "-o", "ClearAllForwardings=yes", *options, hold]
+            )
             self._wait(self._master)
         except BaseException:
             self.close()
@@ -228,7 +230,7 @@ def _arguments(node: Node) -> list[str]:
 
 def _line(script: str) -> str:
     """A line that runs a script in sh under any login shell; csh and fish have other quoting."""
-    spelled = re.sub(r"[\\'!%\n\t]", lambda found: f"\\0{ord(found[0]):03o}", script)
+    spelled = re.sub(r"[\\'!%\n\t]", lambda match: f"\\0{ord(match[0]):03o}", script)
     return f"exec sh -c 'eval \"$(printf %b \"$0\")\"' '{spelled}'"
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field, StringConstraints
 
-from reprokit.untrusted.documents import validated
+from reprokit.untrusted.documents import parsed, validated
 
 OCI_LAYOUT, INDEX, DOCKER_MANIFEST = "oci-layout", "index.json", "manifest.json"
 BLOBS = "blobs/sha256/"
@@ -84,6 +84,13 @@ class Image:
     @property
     def diff_ids(self) -> tuple[str, ...]:
         return tuple(layer.diff_id for layer in self.layers)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of the image's containers: ENV, LABEL, WORKDIR, ...; empty if the config is not valid."""
+        config = parsed(self.config)
+        settings = config.get("config") if isinstance(config, dict) else None
+        return settings if isinstance(settings, dict) else {}
 
     @property
     def labels(self) -> dict[str, str]:

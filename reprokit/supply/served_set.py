@@ -15,7 +15,7 @@ class ServedSet:
 
     `blocks` lists, for each kind, the blocks that have their own set. Any other kind has one set, for the block named
     after it.
-    Of kinds that are not given, the build asks for the original addresses, through the gateway. Wheels and git commits
+    For other kinds, the build requests the original addresses through the gateway. Wheels and git commits
     are served always, even if there are none.
     """
 

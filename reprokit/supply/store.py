@@ -18,7 +18,7 @@ from reprokit.errors import EngineError
 from reprokit.filelocks import acquire, try_acquire
 from reprokit.formatting import size
 from reprokit.host.disk import STORE_HINT, is_full
-from reprokit.supply.fetch.lost import LostHosts
+from reprokit.supply.hosts import LostHosts
 
 _BLOCK = 1 << 20
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -101,8 +101,8 @@ class Store:
 
     def used_locks(self) -> list[Path]:
         """The locks that were used and still exist, sorted."""
-        known = (self.remembered("locks", file.stem) for file in (self.root / "index" / "locks").glob("*.json"))
-        return sorted(path for text in known if isinstance(text, str) and (path := Path(text)).is_file())
+        remembered = (self.remembered("locks", file.stem) for file in (self.root / "index" / "locks").glob("*.json"))
+        return sorted(path for text in remembered if isinstance(text, str) and (path := Path(text)).is_file())
 
     def in_use(self) -> AbstractContextManager[None]:
         """Prevent `gc` meanwhile. Any number of processes may hold it, each more than once."""

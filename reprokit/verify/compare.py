@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from reprokit.bundle.packages import differences
+from reprokit.bundle.compare import differences
 from reprokit.oci.canonical import NOTES, OWN_LABELS
 from reprokit.oci.effect import Effect
 from reprokit.oci.entries import SEEN, LayerEntry, content_of

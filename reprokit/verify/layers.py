@@ -10,10 +10,9 @@ from tempfile import TemporaryDirectory
 from typing import IO, Any, Protocol
 
 from reprokit import paths
-from reprokit.bundle.layers import instructions, instructions_of, settings
-from reprokit.bundle.read import opened
-from reprokit.bundle.verify import VerifiedBundle
-from reprokit.bundle.verify import verify as verify_bundle
+from reprokit.bundle.compare import instructions, instructions_of
+from reprokit.bundle.read import VerifiedBundle, opened
+from reprokit.bundle.read import verify as verify_bundle
 from reprokit.engine import Engine
 from reprokit.errors import UsageError
 from reprokit.host.disk import free_bytes, too_small
@@ -93,7 +92,7 @@ class ImageInBundle:
 
     @property
     def config(self) -> Mapping[str, Any]:
-        return settings(self.image.config)
+        return self.image.settings
 
     def write(self, diff_ids: frozenset[str], folder: Path) -> None:
         if missing := diff_ids - self.bundle.sizes.keys():

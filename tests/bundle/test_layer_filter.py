@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from reprokit.bundle.layer_filter import CACHES, FilterReport, filter_layer
+from reprokit.bundle.container import CACHES, FilterReport, filter_layer
 from reprokit.errors import EngineError
 
 

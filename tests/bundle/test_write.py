@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bundle import delta, signature, squashfs
-from reprokit.bundle.export import ExportRequest
-from reprokit.bundle.partial_file import claimed
-from reprokit.bundle.space import SpaceEstimate
-from reprokit.bundle.write import ExportJob, claim, write
+from reprokit.bundle import signature
+from reprokit.bundle.export import ExportRequest, excluded_layers, of_inventory
+from reprokit.bundle.formats import enroot_files
+from reprokit.bundle.resumable_tar import claim, claimed
+from reprokit.bundle.write import ExportJob, SpaceEstimate, write
 from reprokit.display import reporting
 from reprokit.engine import ImageInfo
 from reprokit.errors import EngineError, UsageError, WorkFailed
@@ -110,29 +110,29 @@ def _image(*layers: str) -> ImageInfo:
 
 
 def test_layers_on_top_of_the_same_layers_are_excluded_unless_another_image_needs_them():
-    assert delta.excluded_layers([_image("a", "b", "c")], [("a", "b", "d")]) == {"a", "b"}
-    assert delta.excluded_layers([_image("a", "b", "c")], [("b", "c")]) == frozenset()
-    assert delta.excluded_layers([_image("a", "b")], []) == frozenset()
-    assert delta.excluded_layers([_image("a", "b"), _image("c", "b")], [("a", "b")]) == {"a"}
+    assert excluded_layers([_image("a", "b", "c")], [("a", "b", "d")]) == {"a", "b"}
+    assert excluded_layers([_image("a", "b", "c")], [("b", "c")]) == frozenset()
+    assert excluded_layers([_image("a", "b")], []) == frozenset()
+    assert excluded_layers([_image("a", "b"), _image("c", "b")], [("a", "b")]) == {"a"}
 
 
 def test_an_inventory_is_read_and_other_files_are_refused(tmp_path: Path):
     inspected = [{"RootFS": {"Type": "layers", "Layers": ["c"]}}, {"RootFS": {"Type": "layers"}}]
     (tmp_path / "i").write_text(json.dumps(inspected))
-    assert list(delta.of_inventory(tmp_path / "i")) == [("c",), ()]
+    assert list(of_inventory(tmp_path / "i")) == [("c",), ()]
     for other in ({"images": []}, [{"Name": "a container"}], ["x"], 1, None):
         (tmp_path / "i").write_text(json.dumps(other))
         with pytest.raises(UsageError, match="not an inventory"):
-            list(delta.of_inventory(tmp_path / "i"))
+            list(of_inventory(tmp_path / "i"))
     with pytest.raises(UsageError, match="cannot be read"):
-        list(delta.of_inventory(tmp_path / "none"))
+        list(of_inventory(tmp_path / "none"))
 
 
 def fstab(volumes: list[str]) -> tuple[str, list[str]]:
     """`/etc/fstab` of an image with these volumes, and what was said."""
     said: list[str] = []
     with reporting(said.append):
-        files = dict(squashfs.enroot_files({"Volumes": {path: {} for path in volumes}}))
+        files = dict(enroot_files({"Volumes": {path: {} for path in volumes}}))
     return files["/etc/fstab"].decode(), said
 
 

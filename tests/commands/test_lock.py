@@ -18,7 +18,7 @@ from reprokit.image.lock import read as lock_read
 from reprokit.image.lock.read import sections
 from reprokit.image.render import render
 from reprokit.recipe.find import Target, target
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.file import lock_path, read, write
 from reprokit.supply.lock.model import Base, Distribution, Lock, PlainFile, VariantLock
 from reprokit.supply.locked_input import Commit
@@ -163,12 +163,12 @@ def test_a_fetch_as_json(call, tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("no_engine")
 def test_an_input_that_could_not_be_checked_is_exit_code_4(call, recipe, monkeypatch):
-    newer = Moved("wheels", "six", "1.16.0", "1.17.0", "newer")
-    unknown = Moved("git", "forge.test/team/tool", "a" * 40, "could not resolve host: forge.test", "unknown")
+    newer = UpstreamChange("wheels", "six", "1.16.0", "1.17.0", "newer")
+    unknown = UpstreamChange("git", "forge.test/team/tool", "a" * 40, "could not resolve host: forge.test", "unknown")
     monkeypatch.setattr(lock_read, "needed_lock", lambda target: None)
     recipe("gnn", CPU)
 
-    def outcome(*moved: Moved):
+    def outcome(*moved: UpstreamChange):
         monkeypatch.setattr(outdated, "outdated", lambda *_: (list(moved), []))
         return call("lock", "--outdated", "gnn")
 

@@ -18,7 +18,7 @@ from reprokit.errors import ReprokitError
 from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.find import Target, target
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.served_set import ServedSet
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.images import built
 from tests.support.names import unique
@@ -45,7 +45,7 @@ def base(engine: Engine, debian_12: BaseImage, tmp_path_factory: pytest.TempPath
         name = unique("container-base")
         install = "apt-get update -qq && apt-get install -qq --no-install-recommends python3 && apt-get clean"
         dockerfile = f"FROM {debian_12.name}\nRUN {install} && rm -rf /var/lib/apt/lists/* && mkdir -m 777 /made\n"
-        with Gateway(Store(), ServedSet(), archives=debian_12.archives) as gateway:
+        with Gateway(Mirrors(Store()), archives=debian_12.archives) as gateway:
             arguments = gateway.build_arguments()
             built(engine, dockerfile, tag=name, buildargs=arguments, network_mode="host")
         return name

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.engine import Engine
-from reprokit.nodes.transfer_progress import TransferProgress
+from reprokit.nodes.registry import TransferProgress
 from tests.support.engines import NewDocker
 from tests.support.images import noise, tar_of
 from tests.support.made import Made, tar

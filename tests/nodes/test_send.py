@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.nodes.remote_load import load_script
+from reprokit.nodes.remote_staging import load_script
 from reprokit.oci.blob_folder import StoredBlob
 from reprokit.oci.model import ZSTD_LAYER_TYPE, Descriptor, Image, Layer, blob_path, digest_of
 from reprokit.oci.store import Form

@@ -15,9 +15,9 @@ import pytest
 
 from reprokit.errors import EngineError, SourceError
 from reprokit.nodes.config import find
-from reprokit.nodes.forward import engine_behind
-from reprokit.nodes.inventory import SCRIPT, inventory, parse
+from reprokit.nodes.remote import engine_behind
 from reprokit.nodes.ssh import SshConnection
+from reprokit.nodes.survey import INVENTORY_SCRIPT, inventory, parse_inventory
 from tests.support.waiting import wait_for
 
 AWKWARD = 'it\'s "100%" a\\tb !x $HOME `id` ü\n  second line\t*'
@@ -121,8 +121,8 @@ def test_an_image_that_is_removed_while_it_is_listed(engine, tmp_path):
     shim.write_text(f'#!/bin/sh\n[ "$1 $2" = "image ls" ] && echo sha256:{64 * "0"} || {shutil.which("docker")} "$@"\n')
     shim.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["sh", "-c", SCRIPT], env=environment, capture_output=True, text=True, check=True)
-    assert parse(done.stdout, "here").images == ()
+    done = subprocess.run(["sh", "-c", INVENTORY_SCRIPT], env=environment, capture_output=True, text=True, check=True)
+    assert parse_inventory(done.stdout, "here").images == ()
 
 
 # An ssh that is not there: it is started for addresses that are forwarded.

@@ -16,7 +16,7 @@ import pytest
 from reprokit.host import machine
 from reprokit.host.gpu import Gpu
 from reprokit.host.user import Caller
-from reprokit.nodes.probe import SCRIPT, parse
+from reprokit.nodes.survey import FACTS_SCRIPT, parse_facts
 from tests.support.cluster import Cluster
 from tests.support.images import tar_of
 from tests.support.machine import Machine
@@ -145,7 +145,7 @@ reprokit:running {ID}
 
 
 def test_all_facts():
-    seen = parse(SAID)
+    seen = parse_facts(SAID)
     assert seen.caller == Caller(1001, 100, (100, 27, 998), "ana")
     assert (seen.cache, seen.memory) == ("/home/ana/my caches", 65843332 * 1024)
     assert seen.proxies == {"http_proxy": "http://proxy:3128", "NO_PROXY": "localhost,.lab"}
@@ -153,11 +153,11 @@ def test_all_facts():
     assert seen.gpus == (Gpu("NVIDIA A100-SXM4-80GB", "535.54.03", "8.0", "0"),)
     assert seen.docker == "unix:///run/user/1001/docker.sock"
     assert seen.nested and not seen.hung
-    assert not parse(SAID.replace(f"reprokit:running {ID}", "reprokit:running " + "aa" * 32)).nested
+    assert not parse_facts(SAID.replace(f"reprokit:running {ID}", "reprokit:running " + "aa" * 32)).nested
 
 
 def test_few_facts():
-    seen = parse("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:module 440.33.01\n")
+    seen = parse_facts("reprokit:uid 0\nreprokit:gid 0\nreprokit:cache /root/.cache\nreprokit:module 440.33.01\n")
     # Only the driver's module is known.
     assert seen.gpus == (Gpu("", "440.33.01", ""),)
     assert seen.docker == "unix:///var/run/docker.sock" and not seen.nested and seen.memory is None
@@ -166,12 +166,12 @@ def test_few_facts():
 @pytest.mark.parametrize("output", ["", "bash: id: command not found\n", "reprokit:uid x\nreprokit:gid 0\n"])
 def test_an_invalid_answer(output: str):
     with pytest.raises(ValueError):
-        parse(output)
+        parse_facts(output)
 
 
 def test_the_script_runs_anywhere():
-    done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True)
-    seen = parse(done.stdout)
+    done = subprocess.run(["sh", "-c", FACTS_SCRIPT], capture_output=True, text=True, check=True)
+    seen = parse_facts(done.stdout)
     assert seen.cache.startswith("/") and seen.machine == machine.Machine().identity() != ""
 
 
@@ -179,11 +179,11 @@ def test_the_nodes_engine_is_chosen_as_on_this_machine(tmp_path):
     variables = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     for name, value in (("CONTAINER_HOST", "unix:///podman.sock"), ("DOCKER_HOST", "unix:///docker.sock")):
         variables[name] = value
-        done = subprocess.run(["sh", "-c", SCRIPT], capture_output=True, text=True, check=True, env=variables)
-        assert parse(done.stdout).docker == value
+        done = subprocess.run(["sh", "-c", FACTS_SCRIPT], capture_output=True, text=True, check=True, env=variables)
+        assert parse_facts(done.stdout).docker == value
 
 
 def test_a_line_of_digits_is_read_at_once():
     """Searched, it would take hours, in which nothing else of the process goes on."""
-    assert parse(SAID + f"reprokit:memory {'9' * 4_000_000}\n").cache
-    assert parse(f"reprokit:memory {'9' * 4_000_000}\n{SAID}").memory is None
+    assert parse_facts(SAID + f"reprokit:memory {'9' * 4_000_000}\n").cache
+    assert parse_facts(f"reprokit:memory {'9' * 4_000_000}\n{SAID}").memory is None

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.bundle.layers import settings
 from reprokit.bundle.load import checked
 from reprokit.errors import UsageError
 from reprokit.oci.canonical import PassingLayers, canonical_digest
-from reprokit.oci.model import digest_of
+from reprokit.oci.model import Image, digest_of
 from tests.support.images import tar_of
 from tests.support.made import Made, config_of
 
@@ -83,7 +82,7 @@ def test_layers_that_cannot_be_understood_pass_and_have_none(monkeypatch: pytest
 
 
 def test_a_bundle_that_states_another_digest_is_refused(tmp_path: Path):
-    digest = canonical_digest(keep(BASE, TOP), settings(config_of([BASE, TOP])))
+    digest = canonical_digest(keep(BASE, TOP), Image("", config_of([BASE, TOP]), ()).settings)
     wrong = Made.of({NAME: [BASE, TOP]}, canonical=f"sha256:{'0' * 64}")
     for _ in ("by the cache", "by its layers"):
         with pytest.raises(UsageError, match=f"its canonical digest is {digest}, but the metadata says sha256:0000"):
@@ -91,7 +90,7 @@ def test_a_bundle_that_states_another_digest_is_refused(tmp_path: Path):
         for file in (tmp_path / "home").rglob("digests/*"):
             file.unlink()
     load(Made.of({NAME: [BASE, TOP]}, canonical=digest), tmp_path)
-    assert canonical_digest([digest_of(BASE), digest_of(TOP)], settings(config_of([BASE, TOP]))) == digest
+    assert canonical_digest([digest_of(BASE), digest_of(TOP)], Image("", config_of([BASE, TOP]), ()).settings) == digest
 
 
 def test_a_digest_that_a_bundle_cannot_prove_is_not_believed(tmp_path: Path):

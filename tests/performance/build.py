@@ -46,9 +46,8 @@ def serve(label: str) -> None:
     from reprokit.image.lock.supplies import Supplier
     from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target
-    from reprokit.supply.gateway import Gateway
+    from reprokit.supply.gateway import Gateway, locked
     from reprokit.supply.mirrors.places import Mirrors
-    from reprokit.supply.policy import locked
     from reprokit.supply.store import Store
 
     target, store = find_target(label), Store()
@@ -57,7 +56,10 @@ def serve(label: str) -> None:
     assert lock, f"{label} has no lock"
     supplier = Supplier(Mirrors(store), lambda progress: None, offline=True)
     inputs = supplier.inputs(Engine.connect(), label, rendered, lock, False)
-    with Gateway(store, inputs.served, locked(label), inputs.base.archives) as proxy, TemporaryDirectory() as folder:
+    with (
+        Gateway(supplier.mirrors, inputs.served, locked(label), inputs.base.archives) as proxy,
+        TemporaryDirectory() as folder,
+    ):
         rendered.write(Path(folder))
         arguments = {**inputs.arguments, **proxy.build_arguments(), "BASE": inputs.base.image_id}
         print(json.dumps({"context": folder, "arguments": arguments}), flush=True)

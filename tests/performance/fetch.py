@@ -56,9 +56,9 @@ def serve(file: Path, listener: socket.socket, connections: multiprocessing.shar
 
 def fetch(wanted: str, store: str) -> None:
     """Be a process that fetches: `wanted` is a file of JSON lists of address, sha256 and size."""
-    from reprokit.supply.fetch.places import OwnAddresses
+    from reprokit.supply.fetch.download import OwnAddresses
+    from reprokit.supply.fetch.http import Settings
     from reprokit.supply.fetch.pool import fetch_all
-    from reprokit.supply.fetch.settings import Settings
     from reprokit.supply.locked_input import LockedInput
     from reprokit.supply.store import Store
     from reprokit.untrusted.addresses import Own

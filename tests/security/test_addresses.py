@@ -20,11 +20,8 @@ from reprokit.container.session import caller_variables
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.recipe.model import RecipeFile
 from reprokit.redact import redact
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.gateway import Gateway
-from reprokit.supply.guard import guarded
+from reprokit.supply.fetch.http import Client, Refusal, Settings
+from reprokit.supply.gateway import Gateway, guarded
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.git.fetch import ensure
@@ -33,7 +30,6 @@ from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import lock_wheels
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from reprokit.untrusted import addresses
 from reprokit.untrusted.addresses import NotPublic, Own, check_for_proxy, connect, is_public
@@ -154,7 +150,7 @@ def test_a_proxy_is_not_asked_for_what_is_not_public(server: Server, monkeypatch
 
 
 def test_a_build_reaches_no_service_of_this_machine_through_the_gateway(server: Server, store: Store):
-    with Gateway(store, ServedSet()) as gateway:
+    with Gateway(Mirrors(store)) as gateway:
         gateway.mirrors = mirrors(store)
         answer, body = asking.ask(gateway, server.url("/f"))
         assert answer.status == 502 and b"not public" in body
@@ -289,7 +285,7 @@ def test_passwords_go_over_http_only_where_that_is_configured(netrc: Path, serve
     assert sent(server, server.url("/f"), *own) == expected
     # netrc knows no schemes, so uv and pip send its passwords to every address of a host.
     server.requests.clear()
-    with guarded(Store(netrc / "store"), Own.of(own)) as variables:
+    with guarded(Mirrors(Store(netrc / "store")), Own.of(own)) as variables:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({"http": variables["http_proxy"]}))
         request = urllib.request.Request(server.url("/f"), headers={"Authorization": BASIC})
         with opener.open(request) as answer:
@@ -299,7 +295,7 @@ def test_passwords_go_over_http_only_where_that_is_configured(netrc: Path, serve
 
 def test_programs_find_the_passwords_of_the_users_own_hosts_only(netrc: Path):
     for own, text in (((), ""), (("localhost",), "machine localhost login me password secret\n")):
-        with guarded(Store(netrc / "store"), Own.of(own)) as variables:
+        with guarded(Mirrors(Store(netrc / "store")), Own.of(own)) as variables:
             file = Path(variables["NETRC"])
             assert file.read_text() == text and file.stat().st_mode & 0o777 == 0o600
             assert not variables["no_proxy"] and not variables["ALL_PROXY"]

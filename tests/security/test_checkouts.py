@@ -20,15 +20,15 @@ import pytest
 from reprokit import paths
 from reprokit.bench import extension, printed
 from reprokit.bundle import inputs
-from reprokit.bundle.selection import describe
 from reprokit.bundle.workspaces import add_workspace
+from reprokit.bundle.write import describe
 from reprokit.engine import LABEL
 from reprokit.errors import UsageError
 from reprokit.host.command import own_module
 from reprokit.host.workspace import copy, keep_up, renew, unused_copies
 from reprokit.image.lock.resolve import lock_variant, update_of
 from reprokit.importing.tree import FolderTree
-from reprokit.nodes import workspace_copy
+from reprokit.nodes import remote
 from reprokit.oci.model import Image
 from reprokit.recipe.find import Target, target
 from reprokit.supply.lock import file as lock_file
@@ -226,7 +226,7 @@ def send(folder: Path) -> list[str]:
         return SimpleNamespace(returncode=0)
 
     connection: Any = SimpleNamespace(node=SimpleNamespace(name="far"), feed=feed)
-    workspace_copy._fill(connection, "/caches/paper", None)  # type: ignore[arg-type]
+    remote._fill(connection, "/caches/paper", None)  # type: ignore[arg-type]
     with tarfile.open(fileobj=io.BytesIO(stream.getvalue())) as tar:
         return tar.getnames()
 
@@ -238,7 +238,7 @@ def read_repository(folder: Path) -> list[str]:
 @pytest.mark.parametrize("reader", [export, send, read_repository])
 def test_folders_are_not_followed_without_end(folder: Path, monkeypatch, reader: Callable[[Path], list[str]]):
     monkeypatch.setattr("reprokit.bundle.workspaces.workspace_of", lambda recipe: ("paper", folder))
-    monkeypatch.setattr(workspace_copy, "prepare", lambda target: folder)
+    monkeypatch.setattr(remote, "prepare", lambda target: folder)
     deepen(folder, DEPTH.most)
     names = reader(folder)  # the control
     assert reader is export or f"{'d/' * DEPTH.most}file" in names

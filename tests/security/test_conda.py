@@ -15,6 +15,7 @@ from reprokit.errors import ReprokitError, SourceError
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.conda.environment import environment
 from reprokit.supply.lock.model import CondaPackage
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask
@@ -157,7 +158,7 @@ def test_the_build_gets_one_line_and_knows_the_error(store: Store, home: Path) -
     bad = package(store, "b", [], [stated(str(home / "new"), kind="directory")])
     good = package(store, "a", [member("x", b"1")], [stated("x", b"1")])
     for packages, status in (((bad,), 500), ((good,), 200)):
-        with Gateway(store, ServedSet(conda=packages)) as gateway:
+        with Gateway(Mirrors(store), ServedSet(conda=packages)) as gateway:
             address = f"{gateway.inputs.arguments()['REPROKIT_CONDA']}environment.tar"
             answer, body = ask(gateway, address)
             assert answer.status == status and isinstance(gateway.failure, ReprokitError) == (status == 500)

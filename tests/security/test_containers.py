@@ -26,7 +26,7 @@ from reprokit.engine.info import ChangedPath
 from reprokit.errors import ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.host.workspace import locate, prepare
-from reprokit.nodes import workspace_copy
+from reprokit.nodes import remote
 from reprokit.recipe.find import Target, target
 from tests.support.names import unique
 from tests.support.papers import Paper, paper
@@ -143,7 +143,7 @@ def on_this_machine(made: Target) -> str:
 
 
 def on_node(made: Target) -> str:
-    return workspace_copy.workspace(Node(), str(paths.home() / "cache"), made)  # type: ignore[arg-type]
+    return remote.copied_workspace(Node(), str(paths.home() / "cache"), made)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("make", [on_this_machine, on_node])
@@ -152,7 +152,7 @@ def test_folders_of_a_recipe_are_made_through_no_link(desk, outside, link: str, 
     made = desk.recipe("    mounts: [{source: data/sub/deep, target: /data}, {source: ./more//x, target: /x}]\n")
     workspace = desk.workspace
     if make is on_node:
-        workspace = Path(workspace_copy.folder_of(str(paths.home() / "cache"), made))
+        workspace = Path(remote.workspace_folder(str(paths.home() / "cache"), made))
         workspace.mkdir(parents=True)
     assert make(made) == str(workspace)
     assert (workspace / "data/sub/deep").is_dir() and (workspace / "more/x").is_dir()

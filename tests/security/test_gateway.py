@@ -14,15 +14,13 @@ from urllib.parse import urlsplit
 import pytest
 
 from reprokit.supply import gateway as gateway_module
-from reprokit.supply.gateway import Gateway
+from reprokit.supply.gateway import Gateway, Recorder, locked
 from reprokit.supply.kinds.git import serve
 from reprokit.supply.kinds.git.store import tree_of
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.policy import Recorder, locked
-from reprokit.supply.serve import server
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
-from reprokit.untrusted.limits import GATEWAY_NAMES
 from tests.support import asking
 from tests.support.asking import ask, authorization
 from tests.support.stores import fetch
@@ -33,7 +31,7 @@ FILE = "http://files.reprokit.invalid/x"
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[Gateway]:
-    with Gateway(Store(tmp_path / "store"), ServedSet(), locked("paper:cpu"), recorder=Recorder()) as running:
+    with Gateway(Mirrors(Store(tmp_path / "store")), policy=locked("paper:cpu"), recorder=Recorder()) as running:
         yield running
 
 
@@ -75,17 +73,17 @@ def test_strangers_connections_are_few_threads_and_keep_no_build_away(gateway: G
     for number in range(300):
         connections.append(connect(gateway))
         connections[-1].sendall(b"GET http://example.org/ HTTP/1.1\r\n" if number % 2 else b"")
-        assert threading.active_count() - before <= server.CONNECTIONS + 2 * server.PENDING
-    wait_for(lambda: threading.active_count() - before <= server.PENDING + 1)
+        assert threading.active_count() - before <= gateway_module.CONNECTIONS + 2 * gateway_module.PENDING
+    wait_for(lambda: threading.active_count() - before <= gateway_module.PENDING + 1)
     assert ask(gateway, FILE)[0].status == 404
     assert ended(connections[0])
 
 
 def test_as_many_authenticated_connections_as_the_helper_carries(gateway: Gateway, connections):
-    for _ in range(server.CONNECTIONS + 1):
+    for _ in range(gateway_module.CONNECTIONS + 1):
         connections.append(connect(gateway))
         status = status_of(connections[-1], gateway)
-        assert status == 404 or len(connections) > server.CONNECTIONS
+        assert status == 404 or len(connections) > gateway_module.CONNECTIONS
     assert status == 503 and ended(connections[-1])
     assert status_of(connections[0], gateway) == 404
     connections[0].close()
@@ -95,7 +93,7 @@ def test_as_many_authenticated_connections_as_the_helper_carries(gateway: Gatewa
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", b"GET http://example.org/ HTTP/1.1\r\nA: "])
 def test_a_connection_has_little_time_until_it_is_authenticated(gateway: Gateway, connections, monkeypatch, sent):
-    monkeypatch.setattr(server, "PENDING_S", 0.5)
+    monkeypatch.setattr(gateway_module, "PENDING_S", 0.5)
     slow, own = connect(gateway), connect(gateway)
     connections += [slow, own]
     assert status_of(own, gateway) == 404
@@ -143,10 +141,10 @@ def test_names_that_a_build_asks_for_are_kept_to_a_bound(gateway: Gateway, monke
     assert len(gateway.hosts) == len(gateway.refused) == 20
     assert max(map(len, gateway.refused)) == 2000
     recorder = Recorder()
-    for number in range(GATEWAY_NAMES + 50):
+    for number in range(70):
         recorder.redirected(f"http://a.test/{number}", f"https://b.test/{number}")
     recorder.redirected("http://a.test/long", "https://b.test/" + "x" * 5000)
-    assert len(recorder.downloads) == GATEWAY_NAMES and recorder.downloads[7].url == "http://a.test/7"
+    assert len(recorder.downloads) == 20 and recorder.downloads[7].url == "http://a.test/7"
 
 
 # --- What git sends to the repositories of a build
@@ -161,7 +159,7 @@ def posted(repositories, store: Store) -> Iterator[Posted]:
     tree = tree_of(fetch(store, "team/top", head), store)
     commit = GitCommit(url="https://forge.test/team/top", commit=head, tree=tree)
     want = f"0032want {head}\n00000009done\n".encode()
-    with Gateway(store, ServedSet(git=(commit,))) as gateway:
+    with Gateway(Mirrors(store), ServedSet(git=(commit,))) as gateway:
 
         def post(body: Callable[[bytes], Iterable[bytes]]) -> bytes:
             connection = asking.connect(gateway)

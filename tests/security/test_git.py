@@ -15,15 +15,15 @@ from reprokit.image.render import render
 from reprokit.importing.tree import opened
 from reprokit.recipe.fields import git_requirement
 from reprokit.recipe.model import Source
+from reprokit.supply import upkeep
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.git.command import GitFailed, git
-from reprokit.supply.kinds.git.resolve import commit_of, lock_git, moved_git
+from reprokit.supply.kinds.git.resolve import changed_commits, commit_of, lock_git
 from reprokit.supply.kinds.git.store import folder_of, has_commit, submodule_url, submodules_of
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep import collect, inventory
 from tests.support.forge import Forge
 from tests.support.rendering import COMMIT, source, target
 from tests.support.repositories import Repositories
@@ -71,7 +71,7 @@ def lock(mirrors: Mirrors) -> None:
 
 def outdated(mirrors: Mirrors) -> None:
     named = Source(**{**source("tool", "/t"), "git": ADDRESS, "commit": "1" * 40, "ref": "v1"})
-    assert [moved.what for moved in moved_git([named], [], mirrors)] == ["unknown"]
+    assert [moved.what for moved in changed_commits([named], [], mirrors)] == ["unknown"]
     raise SourceError("as it should")
 
 
@@ -124,7 +124,7 @@ def test_an_address_below_another_does_not_stand_for_it(store: Store, repositori
     assert not folder_of(victim, store).exists()  # nothing looks fetched that is not
     fetch(store, "team/tool", good)
     assert has_commit(folder_of(victim, store), good)
-    assert {each.key.url for each in inventory.repositories(store)} == {victim.url, f"https://forge.test/{inside}"}
+    assert {each.key.url for each in upkeep.stored_repositories(store)} == {victim.url, f"https://forge.test/{inside}"}
 
 
 def test_places_are_distinct_and_none_is_inside_another(store: Store):
@@ -133,20 +133,6 @@ def test_places_are_distinct_and_none_is_inside_another(store: Store):
     folders = [folder_of(Commit(f"https://h.test/{path}", commit), store) for path in paths]
     assert len(set(folders)) == len(paths)
     assert {folder.parent.parent for folder in folders} == {store.root / "repositories"}
-
-
-@pytest.mark.slow
-def test_what_an_earlier_layout_left_is_fetched_again_and_freed(store: Store, repositories: Repositories):
-    """An earlier store may be poisoned already."""
-    good = repositories.make("team/tool", {"a": "good"})
-    old = store.root / "git" / "forge.test" / "team" / "tool" / f"{good}.git"
-    (old / "x").mkdir(parents=True)
-    folder = folder_of(fetch(store, "team/tool", good), store)
-    assert has_commit(folder, good)
-    plan = collect.plan(store)
-    assert [leftover.paths for leftover in plan.leftovers] == [(store.root / "git",)]
-    collect.free(store, plan)
-    assert not old.exists() and folder.exists()
 
 
 # --- Private repositories: the user's keys are used for hosts of the user's own configuration, and nowhere else

@@ -22,7 +22,7 @@ from reprokit.image.events import OutputLine
 from reprokit.image.lock import supplies
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import Base, VariantLock
-from reprokit.supply.served_set import ServedSet
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.asking import ask
 from tests.support.builds import Builds, root_file_system
@@ -235,6 +235,6 @@ def test_the_password_of_an_unlocked_build_does_not_pass_the_hosts_loopback(
     assert "404" in answer
     assert not heard(loopback, authorization.split()[-1])
     # It would be seen where a gateway listens on the host itself.
-    with Gateway(Store(tmp_path / "store"), ServedSet()) as gateway:
+    with Gateway(Mirrors(Store(tmp_path / "store"))) as gateway:
         ask(gateway, "http://apt.reprokit.invalid/x")
         assert heard(loopback, "Proxy-Authorization")

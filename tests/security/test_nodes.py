@@ -19,7 +19,7 @@ import pytest
 
 from reprokit.config.nodes import Node
 from reprokit.errors import EngineError, SourceError
-from reprokit.nodes import delivery, inventory, probe, remote_staging, survey
+from reprokit.nodes import remote_staging, send, survey
 from reprokit.nodes.remote import Remote
 from reprokit.nodes.ssh import SshConnection
 from reprokit.untrusted.limits import NODE_ANSWER
@@ -82,9 +82,11 @@ def test_an_impossible_engine_is_one_line_of_the_survey(engine: str):
 
 def test_harmless_oddities_are_read():
     labels = {"maintainer": "x\u0085y\u2028\x1c"}  # any character
-    (image,) = inventory.parse(listing() + json.dumps({**IMAGE, "labels": labels}, ensure_ascii=False), "lab").images
+    (image,) = survey.parse_inventory(
+        listing() + json.dumps({**IMAGE, "labels": labels}, ensure_ascii=False), "lab"
+    ).images
     assert image.labels == labels
-    assert inventory.parse(listing(free="-52"), "lab").free == 0  # the reserve of a full disk
+    assert survey.parse_inventory(listing(free="-52"), "lab").free == 0  # the reserve of a full disk
 
 
 @pytest.mark.parametrize("uid", [HUGE, "-1", "1_0", "\u0661", ""], ids=range(5))
@@ -100,9 +102,9 @@ def test_a_blob_of_an_impossible_size_is_not_known():
     blob = {"mediaType": "x", "digest": DIGEST, "size": 10**400}
     manifest = {"manifest": DIGEST, "content": {"schemaVersion": 2, "config": {**blob, "size": 1}, "layers": [blob]}}
     text = json.dumps(manifest, separators=(",", ":"))
-    (image,) = inventory.parse(listing(IMAGE) + text, "lab").images
+    (image,) = survey.parse_inventory(listing(IMAGE) + text, "lab").images
     assert image.manifest is None
-    (image,) = inventory.parse(listing(IMAGE) + text.replace("0" * 400, ""), "lab").images
+    (image,) = survey.parse_inventory(listing(IMAGE) + text.replace("0" * 400, ""), "lab").images
     assert image.manifest is not None
 
 
@@ -121,19 +123,19 @@ def test_numbers_of_a_node_have_few_digits():
         node = AnsweringNode(f"Filesystem\n/dev/sda 1 1 {free} 1% /\n")
         assert Remote(node).disk_free_bytes("/") is None
     assert Remote(AnsweringNode("x\na b c 5 d\n")).disk_free_bytes("/") == 5120
-    assert probe.number("0" * 18) == 0 and probe.free_bytes("3") == 3072
+    assert survey.number("0" * 18) == 0 and survey.free_bytes("3") == 3072
     with pytest.raises(ValueError):
-        probe.number("1" * 19)
+        survey.number("1" * 19)
 
 
 def test_any_failure_of_one_node_is_its_own(monkeypatch, tmp_path):
     def refused(node: Node) -> None:
         raise OSError(22, "Invalid argument")
 
-    monkeypatch.setattr(delivery, "SshConnection", refused)
+    monkeypatch.setattr(send, "SshConnection", refused)
     needed: list[object] = []
     packing = SimpleNamespace(need=needed.append)
-    sent = delivery.Delivery(AnsweringNode.node, packing, tmp_path, "me", False, lambda: None)
+    sent = send.Delivery(AnsweringNode.node, packing, tmp_path, "me", False, lambda: None)
     sent.run()
     assert isinstance(sent.error, SourceError) and "Invalid argument" in sent.error.message
     assert needed == [None]  # the packing does not wait for this node

@@ -16,14 +16,13 @@ from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.image.request import request_of
 from reprokit.recipe.load import load_text
 from reprokit.recipe.model import Variant
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.kinds.apt import output as aptoutput
+from reprokit.supply.hosts import FailingHosts
+from reprokit.supply.kinds.apt import resolve as aptoutput
 from reprokit.supply.kinds.conda.solve import lock_conda
-from reprokit.supply.kinds.wheels.index import Lookup, WheelIndex
+from reprokit.supply.kinds.wheels.index import WheelIndex
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.uv import explain
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 from reprokit.untrusted.documents import parsed
 from reprokit.verbs import VERBS
@@ -115,8 +114,9 @@ WHEEL = LockedInput("wheels", "x", "a" * 64, 1, {"name": "x", "version": "1", "f
     ],
 )
 def test_a_page_of_an_index(tmp_path, page: str):
-    places = WheelIndex(("https://index.test/",), Rest(Store(tmp_path)), Client)
-    places._lookup = Lookup(lambda url: (page.encode(), "application/json"))
+    places = WheelIndex(
+        ("https://index.test/",), FailingHosts(Store(tmp_path)), lambda url: (page.encode(), "application/json")
+    )
     assert list(places.urls(WHEEL)) == [] and places.failures
 
 

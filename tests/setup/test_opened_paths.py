@@ -17,27 +17,24 @@ CALLS = {
 # Modules that open paths themselves, by whose the paths are. All others, new ones too, use `reprokit.untrusted.files`.
 OTHERS = {
     "what comes with reprokit": """
-        commands/help.py compat/distributions.py compat/facts.py config/archives.py container/prepare.py
-        explain/load.py helper/program.py recipe/blocks.py recipe/start.py
+        commands/help.py compat/distributions.py compat/facts.py config/archives.py container/prepare.py explain/load.py
+        helper/program.py recipe/blocks.py recipe/start.py
     """,
     "a container's: they run there": """
         profiling/launcher.py profiling/reduce.py
     """,
     "reprokit's own private folders": """
-        bench/checkout.py bench/container.py bundle/inputs.py bundle/inputs_import.py container/log.py explain/last.py
-        filelocks.py helper/container.py image/base/stage.py image/entries.py image/record.py nodes/delivery.py
-        nodes/remote_staging.py nodes/spool.py nodes/ssh.py oci/blob_folder.py paths.py profiling/peaks.py
-        smoke/reproduce.py supply/fetch/download.py supply/fetch/partial.py supply/fetch/pool.py supply/guard.py
-        supply/kinds/apt/deb.py supply/kinds/conda/archive.py supply/kinds/conda/environment.py
-        supply/kinds/git/archive.py supply/kinds/git/fetch.py supply/kinds/git/indexing.py supply/kinds/git/store.py
-        supply/kinds/wheels/uv.py supply/serve/site.py supply/store.py supply/upkeep/collect.py
-        supply/upkeep/inventory.py supply/upkeep/verify.py sweep/inside.py sweep/slurm_array.py verify/compare.py
-        verify/layers.py verify/run.py
+        bench/checkout.py bench/container.py bundle/inputs.py container/log.py explain/last.py filelocks.py
+        helper/container.py image/base/stage.py image/entries.py image/record.py nodes/remote_staging.py nodes/send.py
+        nodes/ssh.py oci/blob_folder.py paths.py profiling/peaks.py smoke/reproduce.py supply/fetch/download.py
+        supply/fetch/pool.py supply/gateway.py supply/kinds/apt/deb.py supply/kinds/conda/environment.py
+        supply/kinds/git/command.py supply/kinds/git/fetch.py supply/kinds/git/serve.py supply/kinds/git/store.py
+        supply/kinds/wheels/uv.py supply/site.py supply/store.py supply/upkeep.py sweep/inside.py sweep/slurm_array.py
+        verify/compare.py verify/layers.py verify/run.py
     """,
     "named on the command line, or new at the user's wish": """
-        bundle/delta.py bundle/formats.py bundle/partial_file.py bundle/read.py bundle/signature.py bundle/squashfs.py
-        bundle/write.py commands/doctor.py commands/explain.py commands/export.py commands/profile.py commands/render.py
-        commands/smoke.py supply/fetch/import_local.py
+        bundle/export.py bundle/formats.py bundle/read.py bundle/resumable_tar.py bundle/signature.py commands/doctor.py
+        commands/explain.py commands/export.py commands/profile.py commands/render.py commands/smoke.py
     """,
     "the system's, or the user's settings": """
         cli.py completion.py config/__init__.py container/evidence.py host/gpu.py host/kills.py host/machine.py
@@ -45,12 +42,11 @@ OTHERS = {
         supply/kinds/apt/settings.py supply/kinds/wheels/index.py
     """,
     "only names in a folder of recipes or results, or a file that replaces another": """
-        bundle/recipes.py bench/records.py image/lock/beside.py recipe/find.py supply/lock/file.py
-        supply/upkeep/names.py
+        bench/records.py bundle/recipes.py image/lock/beside.py recipe/find.py supply/lock/file.py
     """,
     # Folders as a whole, which are vouched for before; what is in them is opened by the module for it.
     "a workspace's own place": """
-        bench/inputs.py bundle/workspaces.py host/workspace.py nodes/workspace_copy.py
+        bench/inputs.py bundle/workspaces.py host/workspace.py nodes/remote.py
     """,
 }
 KNOWN = " ".join(OTHERS.values()).split()

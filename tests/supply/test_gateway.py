@@ -22,6 +22,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import resolve_wheels
 from reprokit.supply.lock.model import GitCommit
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
@@ -36,12 +37,12 @@ FORGE = f"http://{GitServer.host}/forge.test"
 
 @pytest.fixture
 def gateway(store: Store):
-    with Gateway(store, ServedSet(), own=LOCAL) as running:
+    with Gateway(Mirrors(store), own=LOCAL) as running:
         yield running
 
 
 def test_strangers_are_sent_away_and_it_ends_with_its_build(store: Store, upstream: Upstream):
-    with Gateway(store, ServedSet(), own=LOCAL) as gateway:
+    with Gateway(Mirrors(store), own=LOCAL) as gateway:
         connection = connect(gateway)
         connection.request("GET", f"http://127.0.0.1:{upstream.port}/a")
         answer = connection.getresponse()
@@ -135,7 +136,7 @@ def test_pip_installs_from_it(index: Path, store: Store, tmp_path: Path):
     wheels = resolve_wheels(WheelRequest(["top-level==1.0"], Platform("3.11")), mirrors)
     fetch_all([wheel.locked_input() for wheel in wheels], mirrors)
     wheels = [wheel.model_copy(update={"blocks": ("wheels",)}) for wheel in wheels]
-    with Gateway(store, ServedSet(wheels=wheels)) as gateway:
+    with Gateway(Mirrors(store), ServedSet(wheels=wheels)) as gateway:
         command = [sys.executable, "-m", "pip", "--isolated", "--disable-pip-version-check", "download", "-q"]
         address = ServedSet(wheels=wheels).arguments()["REPROKIT_WHEELS"]
         command += ["--no-cache-dir", f"--index-url={address}", "--trusted-host=wheels.reprokit.invalid"]
@@ -168,7 +169,7 @@ def test_git_fetches_a_commit_and_its_submodules(repositories: Repositories, sto
     # Now the commit and the commits of its submodules are no heads of branches.
     for name in ("team/top", "lib/leaf", "lib/middle"):
         repositories.commit(name, {"t": "new"})
-    with Gateway(store, ServedSet(git=commits_of("team/top", old, store))) as gateway:
+    with Gateway(Mirrors(store), ServedSet(git=commits_of("team/top", old, store))) as gateway:
         for protocol in (0, 2):
             script = f"""set -e
                 git init -q . && git config protocol.version {protocol}
@@ -186,7 +187,7 @@ def test_git_fetches_a_commit_and_its_submodules(repositories: Repositories, sto
 @pytest.mark.slow
 def test_git_is_read_only_and_knows_its_commits_only(repositories: Repositories, store: Store):
     head = repositories.make("team/top", {"t": "1"})
-    with Gateway(store, ServedSet(git=commits_of("team/top", head, store))) as gateway:
+    with Gateway(Mirrors(store), ServedSet(git=commits_of("team/top", head, store))) as gateway:
         refs = f"{FORGE}/team/top.git/info/refs?service="
         answer, body = ask(gateway, refs + "git-upload-pack")
         assert answer.status == 200 and head.encode() in body

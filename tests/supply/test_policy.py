@@ -9,9 +9,8 @@ import pytest
 import yaml
 
 from reprokit.recipe.model import Variant
-from reprokit.supply.gateway import Gateway
-from reprokit.supply.policy import RecordedDownload, Recorder, locked, recipe_lines
-from reprokit.supply.served_set import ServedSet
+from reprokit.supply.gateway import Gateway, RecordedDownload, Recorder, locked, recipe_lines
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
 from tests.support.fetching import LOCAL
@@ -21,7 +20,7 @@ from tests.support.waiting import wait_for
 
 @pytest.fixture
 def gateway(store: Store):
-    with Gateway(store, ServedSet(), policy=locked("paper:cpu")) as running:
+    with Gateway(Mirrors(store), policy=locked("paper:cpu")) as running:
         yield running
 
 
@@ -47,7 +46,7 @@ def test_a_locked_build_is_refused_everything_by_name(gateway: Gateway, upstream
 
 @pytest.fixture
 def recording(store: Store):
-    with Gateway(store, ServedSet(), recorder=Recorder(), own=LOCAL) as running:
+    with Gateway(Mirrors(store), recorder=Recorder(), own=LOCAL) as running:
         yield running
 
 

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import Distribution
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask
@@ -31,7 +32,7 @@ def test_an_address_depends_on_its_set_alone(store: Store):
 
 def test_a_set_serves_its_own_files_only(store: Store):
     torch, numpy = wheel(store, "torch", "torch", "wheels"), wheel(store, "numpy", "wheels")
-    with Gateway(store, ServedSet(BLOCKS, wheels=[torch, numpy])) as gateway:
+    with Gateway(Mirrors(store), ServedSet(BLOCKS, wheels=[torch, numpy])) as gateway:
         addresses = gateway.inputs.arguments()
         alone, together = addresses["REPROKIT_WHEELS_TORCH"], addresses["REPROKIT_WHEELS"]
         for address in (alone, together):
@@ -45,7 +46,7 @@ def test_a_lock_with_unknown_blocks(store: Store):
     stranger = wheel(store, "stranger", "nowhere")
     served = ServedSet(BLOCKS, wheels=[stranger])
     assert served.arguments() == ServedSet(BLOCKS, wheels=()).arguments()
-    with Gateway(store, served) as gateway:
+    with Gateway(Mirrors(store), served) as gateway:
         for address in set(served.arguments().values()):
             assert ask(gateway, f"{address}stranger/{stranger.file}")[0].status in (403, 404)
     with pytest.raises(ValidationError, match="blocks"):

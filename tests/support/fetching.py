@@ -9,9 +9,9 @@ from pathlib import Path
 
 from reprokit.config import Configuration, MirrorEntry
 from reprokit.display import reporting
-from reprokit.supply.fetch.places import OwnAddresses
+from reprokit.supply.fetch.download import OwnAddresses
+from reprokit.supply.fetch.http import Settings
 from reprokit.supply.fetch.pool import Fetched, fetch_all
-from reprokit.supply.fetch.settings import Settings
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import LockedInput

@@ -17,8 +17,8 @@ from reprokit.image.events import Event
 from reprokit.image.inputs import Inputs
 from reprokit.image.render import Rendered
 from reprokit.image.run import BuildOptions, BuildRun
-from reprokit.supply.gateway import Gateway
-from reprokit.supply.policy import Policy, locked
+from reprokit.supply.gateway import Gateway, Policy, locked
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import target_of
@@ -42,7 +42,7 @@ class LockedBuilds:
             path, listens = stack.enter_context(listening())
             policy, archives = policy or locked(self.target.label), self.base.archives
             self.gateway = stack.enter_context(
-                Gateway(self.store, inputs.served, policy, archives, listening=listens, address=ADDRESS)
+                Gateway(Mirrors(self.store), inputs.served, policy, archives, listening=listens, address=ADDRESS)
             )
             options = BuildOptions(name=self.name)
             run = BuildRun(self.engine, self.target, options, inputs, self.gateway, path, self.events.append)

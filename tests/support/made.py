@@ -12,7 +12,6 @@ from typing import Any
 
 import zstandard
 
-from reprokit.bundle.layers import settings
 from reprokit.bundle.model import small_files
 from reprokit.oci.canonical import PassingLayers, canonical_digest
 from reprokit.oci.layout import header
@@ -44,7 +43,7 @@ def canonical_of(layers: Sequence[bytes]) -> str:
         assert list(passing.passing([layer])) == [layer]
         passing.named(diff_id)
     passing.keep(diff_ids)
-    return canonical_digest(diff_ids, settings(config_of(layers)))
+    return canonical_digest(diff_ids, Image("", config_of(layers), ()).settings)
 
 
 @dataclass

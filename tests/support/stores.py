@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from reprokit.bundle.inputs_import import Imported, import_inputs
+from reprokit.bundle.inputs import Imported, import_inputs
 from reprokit.bundle.load import checked
 from reprokit.bundle.model import BundledInputs
 from reprokit.bundle.write import ExportJob, write

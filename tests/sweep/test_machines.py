@@ -16,8 +16,8 @@ from reprokit.config.nodes import Node
 from reprokit.display import reporting
 from reprokit.errors import UsageError
 from reprokit.host.gpu import Gpu
-from reprokit.nodes import probe, survey
-from reprokit.nodes.inventory import Inventory
+from reprokit.nodes import survey
+from reprokit.nodes.survey import Inventory
 from reprokit.oci.store import Form
 from reprokit.sweep import machines as sweep_machines
 from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
@@ -170,7 +170,8 @@ def surveyed(monkeypatch):
         inventory = Inventory("20", "overlay2", Form.PLAIN, None, ())
         common = "reprokit:uid 1\nreprokit:gid 1\nreprokit:cache /c\n"
         answers = [
-            survey.NodeAnswer(Node(name, name), probe.parse(common + text), inventory) for name, text in facts.items()
+            survey.NodeAnswer(Node(name, name), survey.parse_facts(common + text), inventory)
+            for name, text in facts.items()
         ]
         monkeypatch.setattr(survey, "survey", lambda nodes, limit_s: answers)
         notes: list[str] = []

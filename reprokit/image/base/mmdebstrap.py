@@ -19,9 +19,9 @@ from reprokit.errors import EngineError, ReprokitError, SourceError
 from reprokit.image.base.release import Release
 from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.apt.output import as_of, packages_of
+from reprokit.supply.kinds.apt.resolve import as_of, packages_of
 from reprokit.supply.lock.model import Bootstrap
-from reprokit.supply.served_set import ServedSet
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
 # The first word of each line of a hook's output.
@@ -141,7 +141,7 @@ def resolve(release: Release, store: Store) -> Bootstrap:
     Raises EngineError if the host cannot run mmdebstrap, SourceError if the archive does not answer.
     """
     arguments = ['--aptopt=Acquire::Languages "none"']
-    with Gateway(store, ServedSet(), archives=_Everything()) as gateway:
+    with Gateway(Mirrors(store), archives=_Everything()) as gateway:
         try:
             text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments())
         except SourceError as error:

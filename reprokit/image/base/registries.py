@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from reprokit.config import load
 from reprokit.errors import SourceError
-from reprokit.supply.mirrors.rest import Rest
+from reprokit.supply.hosts import FailingHosts
 from reprokit.supply.store import Store
 
 T = TypeVar("T")
@@ -24,7 +24,7 @@ def places(reference: str) -> list[tuple[str, str]]:
     """Each registry with the image's name there: `("mirror HOST/PREFIX", "HOST/PREFIX/library/debian:12")`."""
     found = {f"https://{registry_of(reference)}": ("registry", reference)}
     found |= {f"https://{mirror}": (f"mirror {mirror}", name) for mirror, name in mirrored(reference)}
-    return [found[url] for url in Rest(Store()).order(found)]
+    return [found[url] for url in FailingHosts(Store()).order(found)]
 
 
 def mirrored(reference: str) -> list[tuple[str, str]]:
@@ -49,7 +49,7 @@ def ask(reference: str, tried: list[str], question: Callable[[str, str], T]) -> 
 
     Registries that do not answer are asked last from then on.
     """
-    rest = Rest(Store())
+    failing_hosts = FailingHosts(Store())
     for place, name in places(reference):
         url = f"https://{registry_of(name)}"
         try:
@@ -57,8 +57,8 @@ def ask(reference: str, tried: list[str], question: Callable[[str, str], T]) -> 
         except SourceError as error:
             tried.append(f"{name}: {error.message}")
             if not _NOT_AT_FAULT.search(error.message):
-                rest.report(url, error.message)
+                failing_hosts.report(url, error.message)
         else:
-            rest.report(url, None)
+            failing_hosts.report(url, None)
             return answer
     return None

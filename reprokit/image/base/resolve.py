@@ -20,8 +20,8 @@ from reprokit.image.base.bootstrap import bootstrapped, name_of
 from reprokit.image.base.release import Release, release_of
 from reprokit.recipe.spelling import nearest
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.kinds.apt.drift import drifts, moved_packages
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.apt.install import changed_packages, drifts
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import Base
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
@@ -233,11 +233,11 @@ def locked_base(engine: Engine, base: Base, store: Store, offline: bool = False)
     raise not_served(reference, tried)
 
 
-def moved_base(engine: Engine, base: Base, store: Store) -> list[Moved]:
+def moved_base(engine: Engine, base: Base, store: Store) -> list[UpstreamChange]:
     """What changed upstream since the base was locked. Raises SourceError if no registry answers."""
     if base.bootstrap:
         now = mmdebstrap.resolve(_release(base), store)
-        return moved_packages("base", base.bootstrap.packages, {p.name: p.version for p in now.packages})
+        return changed_packages("base", base.bootstrap.packages, {p.name: p.version for p in now.packages})
     tried: list[str] = []
     digest = published_digest(engine, base.reference, tried)
     if digest is None and not any("manifest unknown" in reason for reason in tried):
@@ -245,7 +245,7 @@ def moved_base(engine: Engine, base: Base, store: Store) -> list[Moved]:
     if digest == base.digest:
         return []
     what: Literal["changed", "vanished"] = "changed" if digest else "vanished"
-    return [Moved("base", base.reference, base.digest or "", digest or "", what)]
+    return [UpstreamChange("base", base.reference, base.digest or "", digest or "", what)]
 
 
 def successor_base(base: Base, store: Store) -> tuple[Base, tuple[str, ...]]:

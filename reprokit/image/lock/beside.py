@@ -23,7 +23,7 @@ from reprokit.image.lock.read import stale, variant_lock
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_file
-from reprokit.supply.fetch.measure import Measure
+from reprokit.supply.fetch.download import Measure
 from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
 from reprokit.supply.lock.file import SUFFIX, lock_text, parse
 from reprokit.supply.lock.model import AptPackage, Base, VariantLock

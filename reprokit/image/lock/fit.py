@@ -16,7 +16,7 @@ from reprokit.host.fit import in_words
 from reprokit.image.lock.read import stale, variant_lock
 from reprokit.recipe.find import Target
 from reprokit.recipe.pin_names import NOT_ON_PYPI, PACKAGES
-from reprokit.supply.kinds.wheels.within_facts import installed
+from reprokit.supply.kinds.wheels.resolve import installed
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import AptPackage, VariantLock
 

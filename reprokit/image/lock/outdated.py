@@ -13,20 +13,20 @@ from reprokit.image.render import render
 from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
 from reprokit.supply.kinds import kinds
-from reprokit.supply.kinds.kind import Moved, Tools
+from reprokit.supply.kinds.kind import Tools, UpstreamChange
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
 
 
 def outdated(
     engine: Engine, target: Target, lock: VariantLock, mirrors: Mirrors
-) -> tuple[list[Moved], list[ReprokitError]]:
+) -> tuple[list[UpstreamChange], list[ReprokitError]]:
     """Everything that moved, by section, and the errors of sections that could not be checked."""
     tools = Tools(mirrors, engine, cache(partial(Supplier(mirrors).base, engine, lock.base)))
     request = request_of(target, render(target), lock.machine)
-    checks: list[Callable[[], Iterable[Moved]]] = [partial(moved_base, engine, lock.base, mirrors.store)]
-    checks += [partial(kind.moved, request, tools, lock) for kind in kinds()]
-    found: list[Moved] = []
+    checks: list[Callable[[], Iterable[UpstreamChange]]] = [partial(moved_base, engine, lock.base, mirrors.store)]
+    checks += [partial(kind.upstream_changes, request, tools, lock) for kind in kinds()]
+    found: list[UpstreamChange] = []
     errors: list[ReprokitError] = []
     for check in checks:
         try:

@@ -35,7 +35,7 @@ def variant_lock(target: Target) -> VariantLock | None:
 def sections(target: Target, rendered: Rendered | None, machine: str) -> dict[str, str]:
     """A hash of what each section of a lock is resolved from, to find a stale lock without engine or network."""
     request = request_of(target, rendered, machine)
-    inputs = {"base": [target.variant.base, machine], **{kind.name: kind.asked(request) for kind in kinds()}}
+    inputs = {"base": [target.variant.base, machine], **{kind.name: kind.resolved_from(request) for kind in kinds()}}
     return {name: key_of(value) for name, value in inputs.items()}
 
 

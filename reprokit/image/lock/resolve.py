@@ -25,7 +25,7 @@ from reprokit.importing.tree import commit_date, moment_of
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
-from reprokit.supply.kinds import kinds, source
+from reprokit.supply.kinds import kinds, zenodo
 from reprokit.supply.kinds.apt.install import FollowedSets
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.git.fetch import ensure
@@ -51,7 +51,7 @@ def update_of(names: Sequence[str], target: Target, lock: VariantLock | None) ->
     freed: set[str] = set()
     singles: set[str] = set()
     members = {kind.name: set(kind.names(target.variant, lock)) for kind in kinds()}
-    alone = {name for kind in kinds() for name in kind.singles(lock)}
+    alone = {name for kind in kinds() for name in kind.updatable(lock)}
     for name in names:
         if name == "all":
             freed |= set(SECTIONS)
@@ -105,7 +105,7 @@ def lock_variant(
     tools = Tools(mirrors, engine, lambda: image)
     resolved: dict[str, Any] = {}
     for kind in sorted(kinds(), key=lambda kind: not kind.first):
-        freed = update.singles & set(kind.singles(old))
+        freed = update.singles & set(kind.updatable(old))
         if old and kind.name not in redo and not freed and not kind.follows(old, resolved):
             resolved |= kind.kept(old)
         else:
@@ -140,8 +140,8 @@ def data_of(
         if kept and still_locked(data, kept):
             found.append(kept)
         elif data.source:
-            scheme, _, record = data.source.partition(":")
-            listed = source(scheme).find(record, data.name, mirrors)
+            _, _, record = data.source.partition(":")
+            listed = zenodo.find(record, data.name, mirrors)
             found.append(listed.model_copy(update={"sha256": data.sha256}))
         elif data.sha256 or unknown:
             found.append(lock_file(data, mirrors))

@@ -15,12 +15,10 @@ from reprokit.image.inputs import Inputs
 from reprokit.image.lock.read import fresh_data, needed_lock
 from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
-from reprokit.supply.fetch.display import FetchDisplay
-from reprokit.supply.fetch.import_local import import_files
-from reprokit.supply.fetch.pool import Fetched, FetchFailed, fetch_all
-from reprokit.supply.fetch.progress import Progress
+from reprokit.supply.fetch.pool import Fetched, FetchFailed, fetch_all, import_files
+from reprokit.supply.fetch.progress import FetchDisplay, Progress
 from reprokit.supply.kinds import kinds
-from reprokit.supply.kinds.apt.drift import drifts, dropped
+from reprokit.supply.kinds.apt.install import drifts, dropped
 from reprokit.supply.kinds.apt.resolve import lock_apt
 from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.lock.file import complete, lock_path

@@ -6,17 +6,23 @@ user's configuration.
 
 from __future__ import annotations
 
+import email.utils
 import netrc
 import os
+import re
 import socket
 import ssl
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+import time
+import urllib.request
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import partial
 from http.client import IncompleteRead
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import SplitResult, unquote, urljoin, urlsplit
 
 import certifi
@@ -24,18 +30,150 @@ import urllib3
 
 from reprokit.errors import SourceError
 from reprokit.redact import redact
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.settings import Settings
-from reprokit.untrusted.addresses import Named, NotPublic, check_for_proxy, connect
+from reprokit.supply.hosts import LostHosts
+from reprokit.untrusted.addresses import Named, NotPublic, Own, check_for_proxy, connect
+from reprokit.untrusted.limits import Limit
 
+_CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)$")
+_UNSATISFIED = re.compile(r"bytes \*/(\d+)$")
+_WORTH_ANOTHER_TRY = (408, 425, 429)
 _BLOCK = 1 << 18  # measured: 64 KiB and 1 MiB are no faster
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MOST_REDIRECTS = 10
 _DRAINED = 1 << 16
 _CA_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "PIP_CERT", "CURL_CA_BUNDLE")
 _PORTS = {"http": 80, "https": 443}
-_AS_IT_COMES: dict[str, Any] = {"redirect": False, "preload_content": False, "decode_content": False}
 _HEADERS = {"User-Agent": "reprokit", "Accept": "*/*", "Accept-Encoding": "identity"}
+
+
+def host_proxy(scheme: str, host: str) -> SplitResult | None:
+    """The proxy that `http_proxy`, `https_proxy` and `no_proxy` name for this host."""
+    proxies = urllib.request.getproxies()
+    if scheme not in proxies or urllib.request.proxy_bypass(host):
+        return None
+    address = proxies[scheme]
+    return urlsplit(address if "://" in address else f"http://{address}")
+
+
+def environment_proxy(address: SplitResult) -> SplitResult | None:
+    return host_proxy(address.scheme, address.hostname or "")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Times in seconds, rates in bytes a second. The defaults tolerate a bad line and give up a dead server."""
+
+    parallel: int = 6  # files at once
+    connect_s: float = 10
+    stall_s: float = 30  # without a byte
+    slow_rate: float = 4096  # over the whole window; 28 MB in two hours have been seen
+    slow_window_s: float = 60
+    attempts: int = 4  # rounds through all addresses without progress
+    backoff_s: float = 1  # before the second round, doubled before each further one
+    longest_wait_s: float = 120  # upper limit of Retry-After
+    ca_file: str | None = None  # else SSL_CERT_FILE and the like, else the system's
+    client_cert: str | None = None
+    trusted_hosts: frozenset[str] = field(default_factory=frozenset)  # without certificate checks, as in pip
+    own: Own = field(default_factory=Own)  # hosts that get credentials and need not be public
+    proxy: Callable[[SplitResult], SplitResult | None] = environment_proxy
+    lost: LostHosts = field(default_factory=LostHosts)  # shared by all clients of a command
+
+
+@dataclass(eq=False)
+class Refusal(Exception):
+    """Why one address did not give its file.
+
+    `again`: a retry may help, after `wait_s` if the server asks for that. `gone`: the server has no such file.
+    `other_bytes`: it has another file under this name. `unreachable`: there was no connection to the server. `status`
+    is the server's, 0 if it sent none or if `again`.
+    """
+
+    why: str
+    again: bool = False
+    wait_s: float | None = None
+    gone: bool = False
+    other_bytes: bool = False
+    unreachable: bool = False
+    status: int = 0
+
+    def __str__(self) -> str:
+        return self.why
+
+
+@dataclass(frozen=True)
+class Body:
+    """How to use the body: `append` it at the offset, `start` with it, or `repeat` the request for all bytes.
+
+    `total` is the file's size in bytes if the answer states it. An `encoded` body is never continued.
+    """
+
+    do: Literal["append", "start", "repeat"]
+    total: int | None = None
+    encoded: bool = False
+
+
+def judge(status: int, headers: Mapping[str, str], offset: int, size: int | None, now: float) -> Body:
+    """How to use the answer to a request for the bytes from `offset` on; `size` is the file's if known.
+
+    `now` is the time since the epoch in seconds. Raises Refusal. Only a 206 at exactly this offset of a file of exactly
+    this size is appended: other tools have corrupted files with a 200 (rust-lang/rustup #4710) and with a 206 at
+    another offset (containers/ramalama PR #2917).
+    """
+    encoding = headers.get("Content-Encoding", "identity").lower()
+    encoded = encoding not in ("identity", "")
+    if status == 200:
+        total = _content_length(headers)
+        if size is not None and total is not None and total != size:
+            # With the right size it may still be the file: some servers call every .gz encoded. The hash decides.
+            raise Refusal(f"it encodes the file ({encoding})") if encoded else other_size(total, size)
+        return Body("start", total, encoded)
+    if status == 206 and offset:
+        match = _CONTENT_RANGE.match(headers.get("Content-Range", ""))
+        if match and int(match[1]) == offset and not encoded:
+            if size is not None and int(match[3]) != size:
+                raise other_size(int(match[3]), size)
+            return Body("append", int(match[3]))
+        return Body("repeat")
+    if status == 416 and offset:
+        match = _UNSATISFIED.match(headers.get("Content-Range", ""))
+        if match and size is not None and int(match[1]) != size:
+            raise other_size(int(match[1]), size)
+        return Body("repeat")
+    why = f"HTTP {status}"
+    if status in _WORTH_ANOTHER_TRY or status >= 500:
+        raise Refusal(why, again=True, wait_s=retry_after(headers.get("Retry-After", ""), now))
+    raise Refusal(why, gone=status in (404, 410), status=status)
+
+
+def other_size(got: int, expected: int) -> Refusal:
+    return Refusal(f"the file has {got} bytes there, expected {expected}", other_bytes=True)
+
+
+def retry_after(value: str, now: float) -> float | None:
+    """Seconds from `now` of a Retry-After header (RFC 9110 section 10.2.3), None for an invalid one."""
+    if seconds := re.fullmatch(r"\s*([0-9]{1,9})\s*", value):
+        return float(seconds[1])
+    try:
+        date = email.utils.parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if date.tzinfo is None:
+        date = date.replace(tzinfo=timezone.utc)
+    return max(0.0, (date - datetime.fromtimestamp(now, timezone.utc)).total_seconds())
+
+
+def strong_etag(headers: Mapping[str, str]) -> str | None:
+    """The ETag if it is strong: a weak one does not identify bytes (RFC 9110 section 8.8.1)."""
+    etag = headers.get("ETag", "")
+    return etag if re.fullmatch(r'"[\x21\x23-\x7e]*"', etag) else None
+
+
+def _content_length(headers: Mapping[str, str]) -> int | None:
+    text = headers.get("Content-Length", "")
+    return int(text) if re.fullmatch(r"\d{1,18}", text) else None
+
+
+_AS_IT_COMES: dict[str, Any] = {"redirect": False, "preload_content": False, "decode_content": False}
 
 
 class Answer:
@@ -115,12 +253,22 @@ class Client:
             address = target
         raise Refusal(f"it redirects more than {_MOST_REDIRECTS} times")
 
+    def read(self, url: str, headers: Mapping[str, str], limit: Limit, what: str) -> tuple[bytes, str]:
+        """A document and its content type. Raises Refusal for any status but 200, UsageError beyond the limit."""
+        with self.ask(url, headers) as answer:
+            judge(answer.status, answer.headers, 0, None, time.time())
+            body = bytearray()
+            while block := answer.read():
+                body += block
+                limit.check(len(body), what, url)
+            return bytes(body), answer.headers.get("Content-Type", "")
+
     def send(
         self, address: SplitResult, method: str, headers: Mapping[str, str], body: Iterable[bytes] | None = None
     ) -> Answer:
         """The answer to one request, whatever its status, to be closed. Raises Refusal if there is none.
 
-        A host that cannot be reached is not asked again, see LostHosts.
+        A host that cannot be reached gets no further request, see LostHosts.
         """
         lost, url = self.settings.lost, address.geturl()
         if why := lost.why(url):
@@ -182,15 +330,15 @@ class Client:
         """The header for the address's own credentials, else for those of netrc."""
         if address.username is not None:
             login = f"{unquote(address.username)}:{unquote(address.password or '')}"
-        elif found := self._found_in_netrc(address):
-            login = f"{found[0]}:{found[2]}"
+        elif entry := self._found_in_netrc(address):
+            login = f"{entry[0]}:{entry[2]}"
         else:
             return {}
         return dict(urllib3.make_headers(basic_auth=login))
 
     def _found_in_netrc(self, address: SplitResult) -> tuple[str, str | None, str | None] | None:
-        known = self._netrc if self.settings.own.trusts(address) else None
-        return known.authenticators(address.hostname or "") if known else None
+        users = self._netrc if self.settings.own.trusts(address) else None
+        return users.authenticators(address.hostname or "") if users else None
 
 
 def _direct(named: Named, options: dict[str, Any]) -> urllib3.PoolManager:
@@ -229,11 +377,11 @@ def _direct(named: Named, options: dict[str, Any]) -> urllib3.PoolManager:
 def _address(url: str, base: str = "") -> SplitResult:
     """Raises Refusal for text that is no address, such as `http://[::1`."""
     try:
-        found = urlsplit(urljoin(base, url))
-        _ = found.port, urllib3.make_headers(basic_auth=unquote(found.netloc)), found.path.encode("utf-8")
+        address = urlsplit(urljoin(base, url))
+        _ = address.port, urllib3.make_headers(basic_auth=unquote(address.netloc)), address.path.encode("utf-8")
     except ValueError as error:
         raise Refusal(f"not an address: {redact(str(error))}") from None
-    return found
+    return address
 
 
 def same_server(one: SplitResult, other: SplitResult) -> bool:
@@ -254,9 +402,9 @@ def tls_context(settings: Settings, trusted: bool = False, own: bool = True) -> 
     defaults = ssl.get_default_verify_paths()
     # A Python with its own OpenSSL may have no folder of certificates.
     chosen = named or (None if defaults.cafile or defaults.capath else certifi.where())
-    place = Path(chosen) if chosen else None
+    certificates = Path(chosen) if chosen else None
     try:
-        folder = str(place) if place and place.is_dir() else None
+        folder = str(certificates) if certificates and certificates.is_dir() else None
         context = ssl.create_default_context(cafile=None if folder else chosen, capath=folder)
         if settings.client_cert and own:
             context.load_cert_chain(settings.client_cert)

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from reprokit.config import mirror_hint
 from reprokit.display import notify
-from reprokit.errors import SourceError
+from reprokit.errors import SourceError, UsageError
 from reprokit.host.disk import require_space
-from reprokit.supply.fetch import partial as partials
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.download import Download, Unobtainable, place
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.fetch.lost import listed
-from reprokit.supply.fetch.partial import Partial
-from reprokit.supply.fetch.places import Places
+from reprokit.supply.fetch.download import (
+    Addresses,
+    Download,
+    Partial,
+    Stop,
+    Stopped,
+    Unobtainable,
+    partial_folder,
+    short_name,
+)
+from reprokit.supply.fetch.http import Client, Refusal
 from reprokit.supply.fetch.progress import Progress, Tally
-from reprokit.supply.fetch.stop import Stop, Stopped
+from reprokit.supply.hosts import listed
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.store import Store, unwritable
+from reprokit.supply.store import Store, sha256_of, unwritable
 
 _TICK_S = 0.2
 _ELSEWHERE_S = 0.1
 _ENDING_S = 5.0
 _MOST_NAMED = 10
+_COPY_BLOCK = 1 << 20
 
 
 class FetchFailed(SourceError):
@@ -51,7 +58,7 @@ class Fetched:
 
 def fetch_all(
     inputs: Iterable[LockedInput],
-    places: Places,
+    addresses: Addresses,
     on_progress: Callable[[Progress], None] = lambda progress: None,
     offline: bool = False,
 ) -> Fetched:
@@ -61,7 +68,7 @@ def fetch_all(
     `offline`, EngineError if the disk is too small. All other files are fetched before FetchFailed is raised, unless no
     host of a kind of input can be reached. Partial files are kept, also on Ctrl-C, and the next call continues them.
     """
-    store = places.store
+    store = addresses.store
     unique = list({locked.key: locked for locked in inputs}.values())
     with store.in_use():
         missing = [locked for locked in unique if not locked.stored(store)]
@@ -70,11 +77,11 @@ def fetch_all(
         if not missing:
             return Fetched(0, 0, len(unique), sum(locked.size for locked in unique))
         check_space(missing, store)
-        pool = _Pool(missing, places)
+        pool = _Pool(missing, addresses)
         pool.run(on_progress)
-    asked = {locked.key for locked in missing} - {locked.key for locked in pool.found}
-    stored = [locked.size for locked in unique if locked.key not in asked]
-    return Fetched(len(asked), pool.tally.received, len(stored), sum(stored))
+    downloaded = {locked.key for locked in missing} - {locked.key for locked in pool.found}
+    stored = [locked.size for locked in unique if locked.key not in downloaded]
+    return Fetched(len(downloaded), pool.tally.received, len(stored), sum(stored))
 
 
 def check_space(missing: Sequence[LockedInput], store: Store) -> None:
@@ -83,23 +90,23 @@ def check_space(missing: Sequence[LockedInput], store: Store) -> None:
 
 
 def _bytes_left(missing: Sequence[LockedInput], store: Store) -> int:
-    begun = {path.name: path.stat().st_size for path in partials.folder(store).glob("?" * 64)}
+    begun = {path.name: path.stat().st_size for path in partial_folder(store).glob("?" * 64)}
     return sum(max(0, locked.size - begun.get(locked.key, 0)) for locked in missing)
 
 
 class _Pool:
     """One run. The workers are daemon threads: partial files survive a kill at any point."""
 
-    def __init__(self, inputs: Sequence[LockedInput], places: Places) -> None:
-        self.store, self.places = places.store, places
+    def __init__(self, inputs: Sequence[LockedInput], addresses: Addresses) -> None:
+        self.store, self.addresses = addresses.store, addresses
         self._inputs = inputs
-        parallel = places.settings.parallel
+        parallel = addresses.settings.parallel
         self.tally = Tally(len(inputs), sum(locked.size for locked in inputs))
         self.found: list[LockedInput] = []
         self._failures: list[Unobtainable] = []
         self._errors: list[Exception] = []
         self._stop = Stop()
-        self._client = Client(places.settings, parallel)
+        self._client = Client(addresses.settings, parallel)
         # The largest first, so that no large one runs alone at the end.
         self._queue = deque(sorted(inputs, key=lambda locked: -locked.size))
         self._elsewhere: deque[LockedInput] = deque()
@@ -175,7 +182,7 @@ class _Pool:
         self.tally.at(locked.key, locked.name, 0)
         partial.load(locked.size, self._stop.check)
         self.tally.at(locked.key, locked.name, partial.offset)
-        download = Download(locked, partial, self.places, self._client, self._stop, self.tally)
+        download = Download(locked, partial, self.addresses, self._client, self._stop, self.tally)
         try:
             download.run()
         except Unobtainable as error:
@@ -201,8 +208,8 @@ class _Pool:
             return True
         with self._lock:
             others = [locked for locked in self._open.values() if locked.kind == kind]
-        lost = self.places.settings.lost
-        return any(not lost.why(url) for locked in others for url in self.places.urls(locked))
+        lost = self.addresses.settings.lost
+        return any(not lost.why(url) for locked in others for url in self.addresses.urls(locked))
 
     def _closed(self, locked: LockedInput) -> None:
         with self._lock:
@@ -246,7 +253,7 @@ def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
 def _unreachable(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
     """Name each host once, however many files there are."""
     kinds = sorted({failure.locked.kind for failure in failures})
-    hosts = {place(url): refusal.why for failure in failures for url, refusal in failure.refusals.items()}
+    hosts = {short_name(url): refusal.why for failure in failures for url, refusal in failure.refusals.items()}
     return f"no host of {' and '.join(kinds)} can be reached: {listed(hosts)}", "", mirror_hint(*kinds)
 
 
@@ -271,3 +278,58 @@ def _others(failure: Unobtainable, url: str) -> str:
 
 def _summary(failure: Unobtainable, refusal: Refusal) -> str:
     return f"{failure.locked.name}{' has changed upstream' if refusal.other_bytes else ''}: {refusal.why}"
+
+
+def import_files(folder: Path, inputs: Iterable[LockedInput], store: Store) -> int:
+    """Copy missing files that `folder` or its subfolders have, by size and sha256; returns how many.
+
+    Copied and never linked: a later change of the user's file would change the store's. Raises UsageError for a missing
+    folder, EngineError if the disk is too small.
+    """
+    if not folder.is_dir():
+        raise UsageError("no such folder", str(folder))
+    missing: dict[int, dict[str, LockedInput]] = defaultdict(dict)
+    for locked in inputs:
+        if locked.sha256 and not locked.stored(store):
+            missing[locked.size][locked.sha256] = locked
+    matches: dict[str, tuple[LockedInput, Path]] = {}
+    for path, size in _files(folder):
+        if missing.get(size):
+            sha256 = sha256_of(path)
+            if sha256 in missing[size]:
+                matches[sha256] = (missing[size].pop(sha256), path)
+    taken = 0
+    with store.in_use():
+        check_space([locked for locked, _ in matches.values()], store)
+        for locked, path in matches.values():
+            try:
+                taken += _import_file(locked, path, store)
+            except OSError as error:
+                raise unwritable(error, store) from None
+            notify(f"{locked.name}: copied from {path}")
+    return taken
+
+
+def _files(folder: Path) -> Iterator[tuple[Path, int]]:
+    """Every readable file with its size in bytes, by name."""
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = Path(parent, name)
+            if path.is_file() and os.access(path, os.R_OK):
+                yield path, path.stat().st_size
+
+
+def _import_file(locked: LockedInput, path: Path, store: Store) -> bool:
+    partial = Partial.claim(store, locked)
+    if partial is None:  # another process fetches it
+        return False
+    with partial, path.open("rb") as file:
+        partial.restart()
+        while block := file.read(_COPY_BLOCK):
+            partial.write(block)
+        if partial.differs(locked):  # it was changed just now
+            partial.discard()
+            return False
+        partial.publish(store)
+    return True

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from reprokit.formatting import Meter
+from reprokit.display import ProgressDisplay
+from reprokit.formatting import Meter, clock, size
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
 
 _RATE_WINDOW_S = 10.0
 
@@ -65,8 +71,41 @@ class Tally:
         with self._lock:
             under_way = list(self._under_way.values())
             rate = self._meter.rate(now, self.received)
-            known = now - self._meter.samples[0][0] >= 2
+            measured = now - self._meter.samples[0][0] >= 2
             done = self._done_bytes + sum(offset for _, offset in under_way)
-            left = (self.size - done) / rate if rate > 0 and known else None
+            left = (self.size - done) / rate if rate > 0 and measured else None
             names = tuple(name for name, _ in under_way)
             return Progress(self._done_files, self.files, done, self.size, rate, left, names)
+
+
+class FetchDisplay(ProgressDisplay):
+    """Messages, and below them progress and the current files. `fetch_all` calls `on_progress`."""
+
+    _progress: Progress | None = None
+
+    def on_progress(self, progress: Progress) -> None:
+        self._progress = progress
+        self.often("downloads", summary(progress))
+
+    def render(self) -> Text:
+        from rich.text import Text
+
+        if self._progress is None:
+            return Text("")
+        text = Text(summary(self._progress)[: self.width], style="bold", no_wrap=True, overflow="ellipsis")
+        if self._progress.names:
+            text.append(f"\n  {', '.join(self._progress.names)[: self.width - 2]}", style="not bold dim")
+        return text
+
+
+def summary(progress: Progress) -> str:
+    """`12 of 500 files, 1.2 GB of 3.4 GB, 45 MB/s, 0:48 left`."""
+    parts = [
+        f"{progress.files_done} of {progress.files_total} files",
+        f"{size(progress.bytes_done)} of {size(progress.bytes_total)}",
+    ]
+    if progress.rate >= 1:
+        parts.append(f"{size(progress.rate)}/s")
+    if progress.left_s is not None:
+        parts.append(f"{clock(progress.left_s)} left")
+    return ", ".join(parts)

@@ -1,8 +1,7 @@
 """The kinds of input: one module or folder each, named after its section of a lock.
 
 A new kind is a module here whose `KIND` meets `kind.Kind`, a tuple of its entries in `lock.model.VariantLock`, which
-registers it, and its field in `recipe/model.py`. A source of a recipe's `data` is a module here
-with a function `find`, registered in `recipe.fields.DATA_SOURCES`.
+registers it, and its field in `recipe/model.py`. `zenodo` finds the files of a recipe's `data`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
-    from reprokit.supply.kinds.kind import DataArchive, Kind
+    from reprokit.supply.kinds.kind import Kind
 
 
 @cache
@@ -26,8 +25,3 @@ def kinds() -> list[Kind]:
     from reprokit.supply.lock.model import KINDS
 
     return [kind_of(name) for name in KINDS]
-
-
-def source(name: str) -> DataArchive:
-    """The source of data of this name, one of `recipe.fields.DATA_SOURCES`."""
-    return cast("DataArchive", import_module(f"{__name__}.{name}"))

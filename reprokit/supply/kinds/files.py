@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from reprokit.config.templates import file_fields, filled
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Data, RecipeFile, Variant
-from reprokit.supply.fetch.answers import Refusal, judge
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.fetch.measure import Measure
-from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools, content_key
+from reprokit.supply.fetch.download import Measure
+from reprokit.supply.fetch.http import Client, Refusal, Settings, judge
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntry, Tools, UpstreamChange, content_key
 from reprokit.supply.lock.model import PlainFile, VariantLock
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.serve.site import Content, Site
+from reprokit.supply.site import Content, Site
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ _AT_ONCE = 8
 
 
 class Files(Kind):
-    def asked(self, request: InputRequest) -> list[Any]:
+    def resolved_from(self, request: InputRequest) -> list[Any]:
         return [[file.name, file.urls, file.sha256] for file in request.target.variant.files]
 
     def names(self, variant: Variant, lock: VariantLock | None) -> Collection[str]:
@@ -37,23 +35,21 @@ class Files(Kind):
         files = (lock_file(file, tools.mirrors) for file in request.target.variant.files)
         return {"files": tuple(files)}
 
-    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
-        return moved_files(lock.files, tools.mirrors.settings)
+    def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
+        return changed_files(lock.files, tools.mirrors.settings)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         """Each mirror for each of the file's own addresses, then those themselves."""
         fields = {"name": locked.name, "sha256": locked.sha256}
         for mirror in mirrors.configuration.of("files"):
-            for place in file_fields(locked.urls):
-                yield from filled([mirror], {**fields, **place})
+            for parts in file_fields(locked.urls):
+                yield from filled([mirror], {**fields, **parts})
         yield from locked.urls
 
     def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
-        from packageurl import PackageURL
-
         for file in lock.files:
-            place = {"download_url": file.urls[0], "checksum": f"sha256:{file.sha256}"}
-            yield SbomEntry(PackageURL("generic", None, file.name, None, place), file.sha256, "file")
+            qualifiers = {"download_url": file.urls[0], "checksum": f"sha256:{file.sha256}"}
+            yield SbomEntry("generic", None, file.name, None, qualifiers, file.sha256, "file")
 
     def server(self, entries: Sequence[PlainFile]) -> InputServer:
         def contents(store: Store) -> dict[str, Content]:
@@ -68,7 +64,7 @@ KIND = Files("files", "files")
 def lock_file(file: RecipeFile | Data, mirrors: Mirrors) -> PlainFile:
     """A file with its checksum and size. It is downloaded if the recipe gives no checksum.
 
-    Raises SourceError naming the file where no address has it, or if its checksum differs from the recipe's.
+    Raises SourceError naming the file if no address has it, or if its checksum differs from the recipe's.
     """
     fields = {"name": file.name, **({"sha256": file.sha256} if file.sha256 else {})}
     urls = list(mirrors.urls(LockedInput("files", file.name, file.sha256 or "", 0, fields, tuple(file.urls))))
@@ -80,17 +76,17 @@ def lock_file(file: RecipeFile | Data, mirrors: Mirrors) -> PlainFile:
     return PlainFile(name=file.name, sha256=sha256, size=size, urls=tuple(file.urls))
 
 
-def moved_files(files: Sequence[PlainFile], settings: Settings) -> list[Moved]:
+def changed_files(files: Sequence[PlainFile], settings: Settings) -> list[UpstreamChange]:
     """Files that no address has any more, and those that have another size at one, sorted."""
 
-    def moved(file: PlainFile) -> Moved | None:
+    def moved(file: PlainFile) -> UpstreamChange | None:
         unanswered, answered = [], False
         for url in file.urls:
             try:
                 with client.ask(url, method="HEAD") as answer:
                     total = judge(answer.status, answer.headers, 0, None, time.time()).total
                     if total not in (None, file.size):
-                        return Moved("files", file.name, f"{file.size} bytes", f"{total} bytes", "changed")
+                        return UpstreamChange("files", file.name, f"{file.size} bytes", f"{total} bytes", "changed")
                     answered = True
             except Refusal as refusal:
                 if not refusal.gone:
@@ -98,7 +94,7 @@ def moved_files(files: Sequence[PlainFile], settings: Settings) -> list[Moved]:
         if answered:
             return None
         what: Literal["unknown", "vanished"] = "unknown" if unanswered else "vanished"
-        return Moved("files", file.name, file.sha256, "; ".join(unanswered), what)
+        return UpstreamChange("files", file.name, file.sha256, "; ".join(unanswered), what)
 
     with Client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
-        return sorted(found for found in pool.map(moved, files) if found)
+        return sorted(each for each in pool.map(moved, files) if each)

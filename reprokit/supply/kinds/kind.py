@@ -8,20 +8,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 from urllib.parse import SplitResult
 
-from reprokit.recipe.uses import project_name
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, key_of
 
 if TYPE_CHECKING:
-    from packageurl import PackageURL
-
     from reprokit.engine import Engine
     from reprokit.recipe.find import Target
     from reprokit.recipe.model import Variant
     from reprokit.supply.gateway import Handler
     from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
-    from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
-    from reprokit.supply.lock.model import GitCommit, RecordFile, VariantLock
+    from reprokit.supply.kinds.wheels.platform import Platform
+    from reprokit.supply.lock.model import GitCommit, VariantLock
     from reprokit.supply.mirrors.places import Mirrors
 
 
@@ -44,28 +41,6 @@ class InputRequest:
     as_of: str = ""
     sections: Mapping[str, Any] = field(default_factory=dict)
     followed: FollowedSets | None = None
-
-    @property
-    def wheels(self) -> dict[str, WheelRequest]:
-        """The sets of wheels by block: those that a block installs by itself, then all together."""
-        from reprokit.supply.kinds.wheels.platform import AsOf, WheelRequest
-
-        if self.platform is None:
-            return {}
-        variant, checksums = self.target.variant, self.target.checksums
-        source = (variant.wheel_indexes, AsOf(self.as_of))
-        requests = {}
-        for use in self.target.uses:
-            if use.spec.alone:
-                # What it needs may have other versions than in the set of all; requirements files are not about those.
-                own = project_name(use.wheel)
-                allowed = {own: checksums[own]} if own in checksums else {}
-                requests[use.spec.name] = WheelRequest(
-                    [use.wheel], self.platform, (), *source, allowed, constraints=use.bounds
-                )
-        refs = refs_of(self.sections.get("git", ()))
-        every = WheelRequest(self.target.requirements, self.platform, variant.sdists, *source, checksums, refs)
-        return requests | {"wheels": every}
 
 
 class PreparedBase(Protocol):
@@ -93,7 +68,7 @@ class Tools:
 
 
 @dataclass(frozen=True, order=True)
-class Moved:
+class UpstreamChange:
     """A locked input that upstream has changed. `kind` is its section of the lock.
 
     `locked` and `upstream` are versions, commits or checksums; `upstream` is empty if nothing is left. `what`:
@@ -121,7 +96,7 @@ class InputServer(Protocol):
 
     @property
     def address(self) -> str:
-        """What the build is given; empty if it asks for the original addresses."""
+        """The value of the build argument; empty if the build requests the original addresses."""
         ...
 
     def prepare(self, store: Store, scratch: Path) -> None:
@@ -135,14 +110,18 @@ class InputServer(Protocol):
 
 @dataclass(frozen=True)
 class SbomEntry:
-    """A package, commit or file in an SBOM: its package URL, its `type` there, and its sha256, "" if unknown.
+    """A package, commit or file in an SBOM: the parts of its package URL, its `component` type, and its sha256.
 
     One that is `build_only` is not in the image.
     """
 
-    purl: PackageURL
+    type: str
+    namespace: str | None
+    name: str
+    version: str | None
+    qualifiers: Mapping[str, str] = field(default_factory=dict)
     sha256: str = ""
-    type: Literal["library", "file", "container"] = "library"
+    component: Literal["library", "file", "container"] = "library"
     build_only: bool = False
 
 
@@ -162,7 +141,7 @@ class Kind:
     in_base: bool = False
     first: bool = False
 
-    def asked(self, request: InputRequest) -> list[Any]:
+    def resolved_from(self, request: InputRequest) -> list[Any]:
         """Plain data that the section is resolved from: the section is stale when it changes."""
         raise NotImplementedError
 
@@ -182,12 +161,12 @@ class Kind:
         """Whether the section changes with the `sections` that were resolved before it."""
         return False
 
-    def singles(self, lock: VariantLock | None) -> Collection[str]:
+    def updatable(self, lock: VariantLock | None) -> Collection[str]:
         """Entries that `--update` can free alone."""
         return ()
 
-    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
-        """What upstream no longer has as it is locked. Raises SourceError if upstream cannot be asked."""
+    def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
+        """What upstream no longer has as it is locked. Raises SourceError if upstream does not answer."""
         return ()
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
@@ -209,14 +188,6 @@ class Kind:
     def other_servers(self, entries: Sequence[Any]) -> Mapping[str, InputServer]:
         """Serve all entries in other forms, by build argument."""
         return {}
-
-
-class DataArchive(Protocol):
-    """A source of a recipe's data, which lists files with sizes and checksums."""
-
-    def find(self, record: str, name: str, mirrors: Mirrors) -> RecordFile:
-        """The file `name` of a record. Raises SourceError."""
-        ...
 
 
 def refs_of(commits: Iterable[GitCommit]) -> dict[tuple[str, str], str]:

@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from reprokit.errors import SourceError
 from reprokit.recipe.spelling import nearest
-from reprokit.supply.fetch.answers import Refusal, judge
-from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.http import Client, Refusal
 from reprokit.supply.lock.model import RecordFile
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT, Limit
@@ -48,11 +47,11 @@ def find(record: str, name: str, mirrors: Mirrors) -> RecordFile:
         files = _Record.model_validate(parsed(_get(url, mirrors))).files
         _FILES.check(len(files), "files in a record", url)
         listed = [_ListedFile.model_validate({"key": file.get("filename"), **file}) for file in files]
-        found = [file for file in listed if file.key == name]
-        if not found:
+        matches = [file for file in listed if file.key == name]
+        if not matches:
             near = nearest(name, [file.key for file in listed])
             raise SourceError(f"the record {record} has no file {name!r}{near}", url)
-        if len(found) > 1:
+        if len(matches) > 1:
             raise SourceError(f"the record {record} lists {name!r} twice", url)
         # Built here: a link of the answer could lead anywhere.
         content = f"{ADDRESS}/records/{record}/files/{quote(name, safe='')}?download=1"
@@ -60,8 +59,8 @@ def find(record: str, name: str, mirrors: Mirrors) -> RecordFile:
             name=name,
             source=f"zenodo:{record}",
             urls=(content,),
-            md5=found[0].checksum.removeprefix("md5:"),
-            size=found[0].size,
+            md5=matches[0].checksum.removeprefix("md5:"),
+            size=matches[0].size,
         )
     except (ValidationError, ValueError) as error:
         first = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
@@ -70,13 +69,8 @@ def find(record: str, name: str, mirrors: Mirrors) -> RecordFile:
 
 def _get(url: str, mirrors: Mirrors) -> bytes:
     try:
-        with Client(mirrors.settings) as client, client.ask(url, {"Accept": "application/json"}) as answer:
-            judge(answer.status, answer.headers, 0, None, 0.0)
-            body = bytearray()
-            while block := answer.read():
-                body += block
-                DOCUMENT.check(len(body), "bytes in a record", url)
-            return bytes(body)
+        with Client(mirrors.settings) as client:
+            return client.read(url, {"Accept": "application/json"}, DOCUMENT, "bytes in a record")[0]
     except Refusal as refusal:
         hint = "is the record public, and its number right?" if refusal.gone else ""
         raise SourceError(f"cannot read the record: {refusal.why}", url, hint) from None

@@ -14,8 +14,7 @@ from reprokit.config import KINDS, Fetch
 from reprokit.config.archives import archives, probe_path, public_places
 from reprokit.config.templates import fill, split_archive
 from reprokit.redact import redact
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.http import Client, Refusal
 from reprokit.supply.kinds.conda import PUBLIC_CHANNEL
 from reprokit.supply.kinds.wheels.index import is_page, path_of
 from reprokit.supply.mirrors.places import Mirrors
@@ -53,8 +52,8 @@ def lines(mirrors: Mirrors) -> list[Line]:
 
     Addresses of recipes and locks are excluded.
     """
-    found = [*_configured(mirrors), *_own(mirrors), *_public(mirrors)]
-    return [*sorted(found, key=lambda line: KINDS.index(line.kind)), *_ways(mirrors)]
+    addresses = [*_configured(mirrors), *_own(mirrors), *_public(mirrors)]
+    return [*sorted(addresses, key=lambda line: KINDS.index(line.kind)), *_ways(mirrors)]
 
 
 def _configured(mirrors: Mirrors) -> Iterator[Line]:
@@ -74,8 +73,8 @@ def _public(mirrors: Mirrors) -> Iterator[Line]:
     for archive in archives():
         for base in mirrors.seen(archive):
             yield Line("apt", base + "/{path}", "seen by `reprokit lock`", archive)
-        for place in public_places(archive):
-            yield Line("apt", place, PUBLIC, archive)
+        for address in public_places(archive):
+            yield Line("apt", address, PUBLIC, archive)
     yield Line("conda", PUBLIC_CHANNEL, PUBLIC)
 
 
@@ -123,19 +122,19 @@ class MirrorAnswer:
 
 
 def ask_each(lines: Sequence[Line], client: Client) -> list[MirrorAnswer]:
-    """The answers in the order of the lines, several asked at a time."""
+    """The answers in the order of the lines, from several mirrors at a time."""
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda line: ask(line, client), lines))
 
 
 def silent_kinds(answers: Sequence[MirrorAnswer]) -> list[str]:
     """The kinds of which every mirror failed."""
-    kinds = dict.fromkeys(answer.line.kind for answer in answers)
-    return [kind for kind in kinds if all(a.error for a in answers if a.line.kind == kind)]
+    names = dict.fromkeys(answer.line.kind for answer in answers)
+    return [kind for kind in names if all(a.error for a in answers if a.line.kind == kind)]
 
 
 def address_of(line: Line) -> str:
-    """The address that `config --check` asks for: a file that each mirror of the kind has, else the host's front page.
+    """The address that `config --check` requests: a file that each mirror of the kind has, else the host's front page.
 
     For a local folder it is the path before the first placeholder.
     """

@@ -12,17 +12,16 @@ from urllib.parse import SplitResult, urlsplit
 from reprokit.config import Configuration, load
 from reprokit.config.archives import archive_of, public_places
 from reprokit.config.templates import filled, git_fields, split_archive
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.fetch.settings import Settings, environment_proxy
+from reprokit.supply.fetch.http import Client, Settings, environment_proxy
+from reprokit.supply.hosts import FailingHosts
 from reprokit.supply.kinds import kind_of
 from reprokit.supply.kinds.apt import settings as aptsettings
 from reprokit.supply.kinds.apt.settings import AptSettings, remembered
 from reprokit.supply.kinds.conda import channel_urls
 from reprokit.supply.kinds.wheels import pip as pip_module
-from reprokit.supply.kinds.wheels.index import WheelIndex, is_folder_of_files, is_page
+from reprokit.supply.kinds.wheels.index import WheelIndex, is_folder_of_files, is_page, read_page
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 
@@ -35,9 +34,9 @@ _OF_THE_FILE = re.compile(
 
 
 class Mirrors:
-    """The user's mirrors, then the settings of the host's own tools, then public addresses (a `fetch.places.Places`).
+    """The user's mirrors, then the settings of the host's own tools, then public addresses: `Addresses` of downloads.
 
-    Hosts that rest come last. Threads may share one.
+    Hosts in back-off after failures come last. Threads may share one.
     """
 
     def __init__(
@@ -48,13 +47,13 @@ class Mirrors:
         pip: PipSettings | None = None,
         apt: AptSettings | None = None,
     ) -> None:
-        """`indexes` are those of recipes, asked after the user's. Other settings are read from the host when needed.
+        """`indexes` are those of recipes, which come after the user's. Other settings are read from the host if needed.
 
         Raises UsageError for errors in the user's configuration.
         """
         self.configuration = configuration if configuration is not None else load()
         self.store, self._indexes, self._given_pip, self._given_apt = store, tuple(indexes), pip, apt
-        self._rest = Rest(store)
+        self._failing_hosts = FailingHosts(store)
         self._wheel_index: WheelIndex | None = None
         self._lock = threading.Lock()
 
@@ -81,29 +80,29 @@ class Mirrors:
 
     def urls(self, locked: LockedInput) -> Iterator[str]:
         """Addresses of a file, looked up only as far as the caller reads."""
-        found = kind_of(locked.kind).locations(locked, self)
-        return iter(found) if locked.kind == "wheels" else iter(self._rest.order(found))
+        addresses = kind_of(locked.kind).locations(locked, self)
+        return iter(addresses) if locked.kind == "wheels" else iter(self._failing_hosts.order(addresses))
 
     def report(self, url: str, error: str | None) -> None:
         """Record why a request to this address failed, or with None that it worked."""
         if error is None or not _OF_THE_FILE.match(error):
             index = self._wheel_index.index_of(url) if self._wheel_index else None
-            self._rest.report(index or url, error)
+            self._failing_hosts.report(index or url, error)
 
     def silent(self, locked: LockedInput) -> Mapping[str, str]:
-        """Indexes that could not be asked for the file, and the error of each."""
+        """Indexes that did not answer for the file, and the error of each."""
         return dict(self.wheel_index.failures) if locked.kind == "wheels" else {}
 
     @cached_property
     def own(self) -> Own:
         """The hosts and folders that the configurations of the user, of pip and of apt name."""
         configured = self.configuration
-        places = [split_archive(entry.value)[1] for entry in configured.entries]
+        addresses = [split_archive(entry.value)[1] for entry in configured.entries]
         pip = self.own_pip
         # A simple index in a folder often has its files beside it (`simple/`, `files/`).
         beside = [f"{index.rstrip('/')}/.." for index in pip.indexes if re.match(r"file:///[^/]+/[^/]", index)]
-        places += [*configured.hosts, *pip.indexes, *beside, *pip.find_links, *self.apt.mirrors.values()]
-        return Own.of(places)
+        addresses += [*configured.hosts, *pip.indexes, *beside, *pip.find_links, *self.apt.mirrors.values()]
+        return Own.of(addresses)
 
     @cached_property
     def settings(self) -> Settings:
@@ -123,32 +122,32 @@ class Mirrors:
 
     def git(self, url: str) -> list[str]:
         """Addresses of the repository at this `https://` address: mirrors (bare repositories as `file://`), itself."""
-        return self._rest.order([*filled(self.configuration.of("git"), git_fields(url)), url])
+        return self._failing_hosts.order([*filled(self.configuration.of("git"), git_fields(url)), url])
 
     def channels(self, channel: str) -> list[str]:
         """Addresses of a conda channel."""
-        return self._rest.order(channel_urls(self.configuration.of("conda"), channel))
+        return self._failing_hosts.order(channel_urls(self.configuration.of("conda"), channel))
 
     def seen(self, archive: str) -> tuple[str, ...]:
         """The addresses at which `lock` found an archive of apt."""
         return remembered(self.store, archive)
 
     def archive(self, url: str, hosts: Container[str] = ()) -> list[str]:
-        """The mirrors to ask before this address of a file of a distribution's archive, without resting ones.
+        """The mirrors to ask before this address of a file of a distribution's archive, without those in back-off.
 
         There are none for addresses at other hosts than the archive's public ones and `hosts`: the folder of another
         vendor may have the distribution's name.
         """
-        found = archive_of(url)
-        if found is None:
+        name_and_path = archive_of(url)
+        if name_and_path is None:
             return []
-        name, path = found
-        known = {urlsplit(place).hostname for place in (*public_places(name), *self.seen(name))}
+        name, path = name_and_path
+        archive_hosts = {urlsplit(address).hostname for address in (*public_places(name), *self.seen(name))}
         host = urlsplit(url).hostname or ""
-        if host not in hosts and host not in known:
+        if host not in hosts and host not in archive_hosts:
             return []
         locked = LockedInput("apt", url, "", 0, {"archive": name, "path": path}, (url,))
-        order = [place for place in self.urls(locked) if not place.startswith("file:")]
+        order = [address for address in self.urls(locked) if not address.startswith("file:")]
         return order[: order.index(url)]
 
     @property
@@ -158,18 +157,28 @@ class Mirrors:
             if self._wheel_index is None:
                 own = self.own_pip
                 sources = (*self.configuration.of("wheels"), *own.find_links, *own.indexes, *self._indexes)
-                distinct = tuple(dict.fromkeys(sources))
-                self._wheel_index = WheelIndex(distinct, self._rest, lambda: Client(self.settings))
+                self._wheel_index = WheelIndex(tuple(dict.fromkeys(sources)), self._failing_hosts, self._read_page)
             return self._wheel_index
+
+    def _read_page(self, url: str) -> tuple[bytes, str]:
+        return read_page(self._client, url)
+
+    @cached_property
+    def _client(self) -> Client:
+        return Client(self.settings)
 
     def _proxy(self, address: SplitResult) -> SplitResult | None:
         if self.pip.proxy and self.wheel_index.serves(address):
             return _address(self.pip.proxy)
-        found = environment_proxy(address)
-        if found is None and address.scheme == "http" and re.search(r"/(dists|pool)/", address.path):
-            own = self.apt.proxy(address.hostname or "")
-            return _address(own) if own else None
-        return found
+        return self.proxy(address)
+
+    def proxy(self, address: SplitResult) -> SplitResult | None:
+        """The proxy of the environment; for addresses like apt's that of the host's apt."""
+        proxy = environment_proxy(address)
+        if proxy is None and address.scheme == "http" and re.search(r"/(dists|pool)/", address.path):
+            of_apt = self.apt.proxy(address.hostname or "")
+            return _address(of_apt) if of_apt else None
+        return proxy
 
 
 def _address(proxy: str) -> SplitResult:

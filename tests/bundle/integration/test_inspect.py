@@ -7,7 +7,7 @@ import json
 import pytest
 
 from reprokit import completion
-from reprokit.bundle.layers import instructions
+from reprokit.bundle.compare import instructions
 from reprokit.commands.show import _print_bundle as show
 from tests.support.images import tar_of
 from tests.support.made import Made

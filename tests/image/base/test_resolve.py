@@ -31,7 +31,7 @@ from reprokit.image.base.resolve import (
     successor_base,
 )
 from reprokit.image.lock.supplies import Supplier
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import AptPackage, Base, Bootstrap, VariantLock
 from reprokit.supply.locked_input import LockedInput
 from tests.support.builds import root_file_system
@@ -164,7 +164,7 @@ def test_a_registrys_digest_is_locked_and_pulled_again(engine, registry, referen
     assert (again.image_id, len(served.asked)) == (pulled.image_id, requests)
     assert moved_base(engine, lock, store) == []
     old = lock.model_copy(update={"digest": DIGEST})
-    assert moved_base(engine, old, store) == [Moved("base", reference, DIGEST, served.digest, "changed")]
+    assert moved_base(engine, old, store) == [UpstreamChange("base", reference, DIGEST, served.digest, "changed")]
     gone = lock.model_copy(update={"reference": reference.replace(":1", ":2")})
     assert moved_base(engine, gone, store)[0].what == "vanished"
 
@@ -308,8 +308,8 @@ def test_packages_that_moved_and_what_takes_their_place(store, upstream):
     lock = Base(reference="debian:12", bootstrap=bootstrap(package("liba"), package("libb"), package("libc")))
     upstream(package("liba"), package("libb", "2"), package("libd"))
     assert moved_base(NoRegistry(), lock, store) == [
-        Moved("base", "libb", "1", "2", "newer"),
-        Moved("base", "libc", "1", "", "vanished"),
+        UpstreamChange("base", "libb", "1", "2", "newer"),
+        UpstreamChange("base", "libc", "1", "", "vanished"),
     ]
     successor, drifts = successor_base(lock, store)
     assert successor.bootstrap == bootstrap(package("liba"), package("libb", "2"), package("libd"))

@@ -25,7 +25,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.lock.file import read
 from reprokit.supply.lock.model import Base, VariantLock
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep.verify import verify
+from reprokit.supply.upkeep import verify
 from tests.support.desk import Desk
 from tests.support.fetching import local_mirrors
 from tests.support.locks_beside import NONE, Folder

@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 
 from reprokit.config.nodes import Node
 from reprokit.errors import ReprokitError
-from reprokit.nodes import inventory, remote_staging
+from reprokit.nodes import remote_staging, survey
 from reprokit.nodes.remote import Remote
 from reprokit.supply import locked_input
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.fetch.settings import Settings
-from reprokit.supply.kinds.apt import output as aptoutput
+from reprokit.supply.fetch.http import Client, Refusal, Settings
+from reprokit.supply.hosts import FailingHosts
+from reprokit.supply.kinds.apt import resolve as aptoutput
 from reprokit.supply.kinds.wheels import index as wheels
-from reprokit.supply.mirrors.rest import Rest
 from reprokit.supply.store import Store
 from tests.support.fuzzing import Watch, fuzzed, lines, spoilt, trees
 
@@ -100,7 +98,7 @@ reprokit: incoming
 def ask_node(output: str) -> None:
     connection: Any = Connection(output)
     for question in (
-        lambda: inventory.inventory(connection),
+        lambda: survey.inventory(connection),
         lambda: remote_staging.prepare(connection, "s"),
         lambda: Remote(connection).gpus(),
         lambda: Remote(connection).disk_free_bytes("/"),
@@ -137,8 +135,9 @@ def read_tools(text: str, page: bytes, folder: Path) -> None:
     with contextlib.suppress(ReprokitError):
         aptoutput.as_of(aptoutput.packages_of(text, Store(folder / "node")), text)
     kind = "application/json" if page[:1] == b"{" else "text/html"
-    places = wheels.WheelIndex(("https://index.test/simple",), Rest(Store(folder / "node")), lambda: None)  # type: ignore[arg-type, return-value]
-    places._lookup = wheels.Lookup(lambda url: (page, kind))
+    places = wheels.WheelIndex(
+        ("https://index.test/simple",), FailingHosts(Store(folder / "node")), lambda url: (page, kind)
+    )
     list(places.urls(WHEEL))
 
 

@@ -14,9 +14,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.bundle import layer_filter, layers, packages
-from reprokit.bundle.read import opened
-from reprokit.bundle.verify import verify
+from reprokit.bundle import compare, container
+from reprokit.bundle.read import opened, verify
 from reprokit.bundle.workspaces import workspaces
 from reprokit.oci.docker_archive import ArchiveReader
 from reprokit.oci.model import Image
@@ -74,9 +73,9 @@ def read_bundle(path: Path, content: bytes) -> None:
     with opened(path) as bundle:
         verify(bundle)
         for image in bundle.images:
-            layers.rows(image)
-            layers.settings(image.config)
-            packages.packages(image, [bundle])
+            compare.rows(image)
+            assert isinstance(image.settings, dict)
+            compare.packages(image, [bundle])
         with workspaces(bundle, True):
             pass
 
@@ -100,7 +99,7 @@ def read_saved(content: bytes) -> None:
     saved = ArchiveReader([content[at : at + 5000] for at in range(0, len(content), 5000)])
     nothing = nullcontext((0, iter(())))
     for layer in saved.layers():
-        for _ in layer_filter.filter_layer(layer.blocks, ["*/x*"], lambda _: nothing, layer_filter.FilterReport()):
+        for _ in container.filter_layer(layer.blocks, ["*/x*"], lambda _: nothing, container.FilterReport()):
             pass
     saved.images()
 

@@ -17,9 +17,9 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.importing.collect import collect
 from reprokit.importing.tree import CommitTree, FolderTree
 from reprokit.recipe.model import Source
-from reprokit.supply.kinds.git.archive import archive_of
 from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.resolve import lock_git
+from reprokit.supply.kinds.git.serve import archive_of
 from reprokit.supply.kinds.git.store import folder_of, unpack
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.mirrors.places import Mirrors

@@ -3,8 +3,7 @@ from __future__ import annotations
 import io
 import time
 
-from reprokit.supply.fetch.display import FetchDisplay, summary
-from reprokit.supply.fetch.progress import Progress, Tally
+from reprokit.supply.fetch.progress import FetchDisplay, Progress, Tally, summary
 
 HALF = Progress(12, 500, 1_200_000_000, 3_400_000_000, 45e6, 48.9, ("torch.whl", "numpy.whl"))
 

@@ -14,9 +14,7 @@ import pytest
 import trustme
 
 from reprokit.errors import SourceError
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.http import Client, same_server
-from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.fetch.http import Client, Refusal, Settings, same_server
 from reprokit.untrusted.addresses import Own
 from tests.support.fetching import LOCAL, QUICK, Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole
@@ -149,8 +147,6 @@ def test_credentials_are_never_shown_nor_kept(fetch: Fetch, server: Server, monk
         fetch(want(big, "https://you:hidden@files.test/f", url))
     shown = f"{caught.value.message} {caught.value.where} {fetch.lines}"
     assert "Tunnel connection failed" in shown and "secret" not in shown and "hidden" not in shown
-    (text,) = [path.read_text() for path in (fetch.store.root / "partial").glob("*.json")]
-    assert '"a"' in text.replace("\\", "") and "hidden" not in text
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import UsageError
-from reprokit.supply.fetch.import_local import import_files
-from reprokit.supply.fetch.partial import Partial
+from reprokit.supply.fetch.download import Partial
+from reprokit.supply.fetch.pool import import_files
 from tests.support.fetching import Fetch, content, want
 
 A, B = content(5000, 1), content(5000, 2)

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.supply.fetch.measure import Measure
-from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.fetch.download import Measure
+from reprokit.supply.fetch.http import Settings
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 from tests.support.fetching import QUICK, Here, content, want

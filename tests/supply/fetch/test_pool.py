@@ -18,7 +18,7 @@ import pytest
 
 from reprokit.display import reporting
 from reprokit.errors import EngineError, SourceError
-from reprokit.supply.fetch import partial as partials
+from reprokit.supply.fetch import download
 from reprokit.supply.fetch.pool import FetchFailed, check_space, fetch_all
 from reprokit.supply.fetch.progress import Progress
 from reprokit.supply.locked_input import LockedInput
@@ -146,7 +146,7 @@ def test_missing_bytes_must_fit_on_the_disk(fetch: Fetch, server: Server, monkey
     big = LockedInput("files", "big", "0" * 64, free + (1 << 30))
     with pytest.raises(EngineError):
         check_space([big], Store(fetch.store.root / "new"))
-    path = partials.folder(fetch.store) / big.sha256
+    path = download.partial_folder(fetch.store) / big.sha256
     path.parent.mkdir(parents=True)
     with path.open("wb") as file:
         file.truncate(2 << 30)  # sparse: takes no room
@@ -159,7 +159,7 @@ def program(body: str, *arguments: object) -> list[str]:
 import resource, sys
 from pathlib import Path
 from reprokit.errors import EngineError
-from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.fetch.http import Settings
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
 from tests.support.fetching import LOCAL, Fetch, Here, content, want
@@ -230,7 +230,6 @@ def test_two_processes_share_a_download(fetch: Fetch, server: Server):
 
 def test_what_a_dead_process_left_is_used(fetch: Fetch, server: Server):
     path = fetch.partial(DATA[:1000], of=DATA)
-    path.with_name(f"{path.name}.json").write_text('{"url": "htt')
     with path.open("r+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
     fetch(want(DATA, server.url("/f", whole(DATA))))
@@ -254,7 +253,7 @@ except KeyboardInterrupt:
     sys.exit(130)
 """
     process = subprocess.Popen(program(code, fetch.store.root, url), cwd=ROOT)
-    path = partials.folder(fetch.store) / want(DATA).sha256
+    path = download.partial_folder(fetch.store) / want(DATA).sha256
     assert seen.wait(120)
     wait_for(lambda: path.stat().st_size == len(half))
     send_when_asleep(process.pid)

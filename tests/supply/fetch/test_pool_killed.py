@@ -20,7 +20,7 @@ PIECE = 1 << 16
 DRIVER = """
 import os, signal, sys, time, traceback
 from pathlib import Path
-from reprokit.supply.fetch.settings import Settings
+from reprokit.supply.fetch.http import Settings
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store
 from tests.support.fetching import LOCAL, Fetch

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reprokit.errors import SourceError
-from reprokit.supply.fetch.answers import retry_after
+from reprokit.supply.fetch.http import retry_after
 from reprokit.supply.store import Store
 from tests.support.fetching import QUICK, Fetch, content, want
 from tests.support.file_server import Behaviour, Reply, Request, Server, cut, status, whole

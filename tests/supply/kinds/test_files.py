@@ -10,9 +10,10 @@ from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Data, RecipeFile
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.files import lock_file, moved_files
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.files import changed_files, lock_file
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import PlainFile
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
@@ -87,19 +88,19 @@ def test_what_moved(upstream: Upstream, store: Store):
         upstream.answers[path] = (200, {}, BYTES)
     locked = [lock(requested(upstream, path=p).model_copy(update={"name": p[1:]}), store) for p in upstream.answers]
     settings = local_mirrors(store).settings
-    assert moved_files(locked, settings) == []
+    assert changed_files(locked, settings) == []
     upstream.answers["/grown"] = (200, {}, BYTES + b"!")
     del upstream.answers["/gone"]
-    assert moved_files(locked, settings) == [
-        Moved("files", "gone", SHA256, "", "vanished"),
-        Moved("files", "grown", "7 bytes", "8 bytes", "changed"),
+    assert changed_files(locked, settings) == [
+        UpstreamChange("files", "gone", SHA256, "", "vanished"),
+        UpstreamChange("files", "grown", "7 bytes", "8 bytes", "changed"),
     ]
     upstream.answers["/same"] = (503, {}, b"")
-    [unknown] = moved_files([locked[0]], settings)
+    [unknown] = changed_files([locked[0]], settings)
     assert (unknown.what, unknown.upstream) == ("unknown", f"{locked[0].urls[0]}: HTTP 503")
     urls = (locked[0].urls[0], locked[0].urls[0].replace("/same", "/other"))
     upstream.answers["/other"] = (200, {}, BYTES)
-    assert moved_files([locked[0].model_copy(update={"urls": urls})], settings) == []
+    assert changed_files([locked[0].model_copy(update={"urls": urls})], settings) == []
 
 
 @pytest.fixture
@@ -107,7 +108,9 @@ def gateway(store: Store):
     contents = {"a+b.tar.gz": b"0123456789", "empty": b""}
     for content in contents.values():
         put(store, content)
-    with Gateway(store, ServedSet(files=[plain(content, name) for name, content in contents.items()])) as running:
+    with Gateway(
+        Mirrors(store), ServedSet(files=[plain(content, name) for name, content in contents.items()])
+    ) as running:
         yield running
 
 

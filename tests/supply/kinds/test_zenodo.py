@@ -18,7 +18,7 @@ from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock, PlainFile, RecordFile
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep.names import of_target
+from reprokit.supply.upkeep import of_target
 from tests.support.fetching import local_mirrors
 from tests.support.stores import a_lock, export_inputs, write_recipe
 from tests.support.upstream import Upstream

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reprokit.supply.serve.site import span
+from reprokit.supply.site import span
 
 
 @given(st.integers(0, 60), st.integers(0, 60), st.integers(0, 50))

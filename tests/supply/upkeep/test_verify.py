@@ -6,7 +6,7 @@ from pathlib import Path
 from reprokit.supply.kinds.git.store import faults, folder_of
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep.verify import repair, verify
+from reprokit.supply.upkeep import repair, verify
 from tests.support.repositories import Repositories
 from tests.support.stores import fetch, overwrite, put
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntry, Tools, UpstreamChange
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Apt(Kind):
-    def asked(self, request: InputRequest) -> list[Any]:
+    def resolved_from(self, request: InputRequest) -> list[Any]:
         installs = [[list(i.packages), list(i.before), list(i.components)] for i in request.installs]
         return [[request.target.variant.base, request.machine, installs], [i.block for i in request.installs]]
 
@@ -31,10 +31,10 @@ class Apt(Kind):
         packages, as_of = lock_apt(request.installs, tools, request.followed)
         return {"apt": packages, "apt_as_of": as_of}
 
-    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
-        from reprokit.supply.kinds.apt.resolve import moved_apt
+    def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
+        from reprokit.supply.kinds.apt.resolve import changed_apt
 
-        return moved_apt(request.installs, lock.apt, tools)
+        return changed_apt(request.installs, lock.apt, tools)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         """The user's mirrors, the host's own, the lock's address, those seen by `lock`, the public ones."""
@@ -52,16 +52,14 @@ class Apt(Kind):
 
     def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
         """Also the packages of a base that is made of them."""
-        from packageurl import PackageURL
-
         made = lock.base.bootstrap
         distribution = made.distribution if made else "ubuntu" if "ubuntu" in lock.base.reference else "debian"
         for package in (*(made.packages if made else ()), *lock.apt):
-            place = {"arch": package.architecture}
-            yield SbomEntry(PackageURL("deb", distribution, package.name, package.version, place), package.sha256)
+            qualifiers = {"arch": package.architecture}
+            yield SbomEntry("deb", distribution, package.name, package.version, qualifiers, package.sha256)
 
     def server(self, entries: Sequence[AptPackage]) -> InputServer:
-        from reprokit.supply.kinds.apt.serve import archive
+        from reprokit.supply.kinds.apt.deb import archive
 
         return archive(entries)
 

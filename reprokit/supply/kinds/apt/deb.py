@@ -1,21 +1,30 @@
-"""Debian packages: control file and data (deb(5), deb-control(5))."""
+"""Debian packages: read (deb(5), deb-control(5)), and served as an archive of exactly the locked ones of one build.
+
+The archive, `deb [trusted=yes] http://apt.reprokit.invalid/KEY/ ./`, is flat and unsigned: apt verifies the packages by
+the checksums of `Packages`, which are the lock's own. Format: https://wiki.debian.org/DebianRepository/Format.
+"""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import lzma
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 import zstandard
 
 from reprokit.errors import SourceError
+from reprokit.supply.kinds.kind import content_key
+from reprokit.supply.lock.model import AptPackage
+from reprokit.supply.site import Content, Site
+from reprokit.supply.store import Store
 from reprokit.untrusted.limits import CONTROL, PACKAGE, Limit
 from reprokit.untrusted.tar import Stream, members
 
@@ -25,15 +34,9 @@ _BLOCK = 1 << 20
 _LARGEST_STANZA = 1 << 20
 # `xz -9` needs 65 MiB, and dpkg's zstd 8 MiB at its highest level.
 _DECOMPRESSION_MEMORY = 128 << 20
-_BROKEN = (
-    OSError,
-    ValueError,
-    EOFError,
-    tarfile.TarError,
-    zlib.error,
-    lzma.LZMAError,
-    zstandard.ZstdError,
-)
+_BROKEN = (OSError, ValueError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+# apt asks for these first even with `trusted`, and continues without them.
+_SIGNED = ("InRelease", "Release.gpg")
 
 
 def control(path: Path) -> str:
@@ -125,3 +128,34 @@ def _xz(packed: IO[bytes]) -> Iterator[bytes]:
         if decompressor.needs_input and not block:
             raise EOFError("it is truncated")
         yield decompressor.decompress(block, _BLOCK)
+
+
+def archive(packages: Sequence[AptPackage]) -> Site:
+    """`/KEY/./Release`, `/KEY/./Packages` and `/KEY/./SHA256/FILE`."""
+
+    def contents(store: Store) -> Mapping[str, Content]:
+        """Raises SourceError naming a package that is not in the store."""
+        index = "\n".join(_entry(package, store) for package in sorted(packages, key=_file_name)).encode()
+        listed = f" {hashlib.sha256(index).hexdigest()} {len(index)} Packages"
+        # A fixed date keeps the list reproducible.
+        head = ("Origin: reprokit", "Label: reprokit", "Date: Sat, 01 Jan 2000 00:00:00 UTC", "SHA256:")
+        files = {_file_name(package): store.path(package.sha256) for package in packages}
+        return {"Release": "\n".join([*head, listed, ""]).encode(), "Packages": index, **files}
+
+    return Site("apt", content_key(packages), contents, optional=_SIGNED)
+
+
+def _file_name(package: AptPackage) -> str:
+    """The path of a package in the archive; the hash keeps files of the same name apart."""
+    return f"{package.sha256[:16]}/{PurePosixPath(package.path).name}"
+
+
+def _entry(package: AptPackage, store: Store) -> str:
+    fields = store.remembered("deb", package.sha256)
+    if fields is None:
+        file = store.path(package.sha256)
+        if not file.exists():
+            raise SourceError(f"{package.name} {package.version} is not in the store", hint="run `reprokit fetch`")
+        fields = control(file)
+        store.remember("deb", package.sha256, fields)
+    return f"{fields}\nFilename: {_file_name(package)}\nSize: {package.size}\nSHA256: {package.sha256}\n"

@@ -1,13 +1,13 @@
-"""One call of apt-get in a block, and how a component is enabled."""
+"""Calls of apt-get in blocks, and how locked packages differ from today's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from reprokit.supply.lock.model import AptPackage
+from reprokit.errors import SourceError
+from reprokit.supply.kinds.kind import UpstreamChange
+from reprokit.supply.lock.model import AptPackage
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,38 @@ def is_vendors(reference: str) -> bool:
 def repository(reference: str) -> str:
     """`nvidia/cuda` of `docker.io/nvidia/cuda:11.8.0-devel`: no registry, tag or digest."""
     path = reference.partition("@")[0]
-    registry, _, rest = path.partition("/")
-    if rest and ("." in registry or ":" in registry or registry == "localhost"):
-        path = rest
+    registry, _, name = path.partition("/")
+    if name and ("." in registry or ":" in registry or registry == "localhost"):
+        path = name
     return path.rpartition(":")[0].removeprefix("library/") if ":" in path else path.removeprefix("library/")
+
+
+def drifts(locked: Sequence[AptPackage], taken: Sequence[AptPackage]) -> tuple[str, ...]:
+    """Packages whose content differs, by name: `curl 7.88.1-10 -> 7.88.1-11`."""
+    before = {(p.name, p.architecture): p for p in locked}
+    after = {(p.name, p.architecture): p for p in taken}
+    differences = []
+    for key in {*before, *after}:
+        old, new = before.get(key), after.get(key)
+        if (old and old.sha256) != (new and new.sha256):
+            differences.append(f"{key[0]} {old.version if old else 'new'} -> {new.version if new else 'gone'}")
+    return tuple(sorted(differences))
+
+
+def changed_packages(kind: str, locked: Sequence[AptPackage], newest: Mapping[str, str]) -> list[UpstreamChange]:
+    """The locked packages that upstream has in another version, or no longer."""
+    return sorted(
+        UpstreamChange(kind, p.name, p.version, newest.get(p.name, ""), "newer" if p.name in newest else "vanished")
+        for p in locked
+        if newest.get(p.name) != p.version
+    )
+
+
+def dropped(packages: Sequence[AptPackage], label: str) -> SourceError:
+    """The error for locked packages of the variant `label` that no mirror has."""
+    more = f", nor are {len(packages) - 1} more" if len(packages) > 1 else ""
+    return SourceError(
+        f"apt package {packages[0].name} {packages[0].version} is on no mirror any more{more}",
+        label,
+        f"`reprokit lock {label} --update apt`, or build --drift",
+    )

@@ -1,20 +1,222 @@
-"""Resolve apt packages with the base's own apt, as the build installs them."""
+"""Resolve apt packages with the base's own apt in a temporary container, as the build installs them.
+
+The output of apt is the same from apt 1.6 (Ubuntu 18.04) to 3.0 (Debian 13).
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
+import threading
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from email.utils import parsedate_to_datetime
+from functools import partial
+from typing import NoReturn
+from urllib.parse import unquote, urlsplit
 
-from reprokit.errors import ReprokitError, SourceError, UsageError
+from reprokit.config.archives import archive_of
+from reprokit.display import notify
+from reprokit.errors import EngineError, ReprokitError, SourceError, UsageError
+from reprokit.helper.container import ADDRESS, PATH, BuildContainer, Command, build_container, listening
 from reprokit.recipe.spelling import nearest
-from reprokit.supply.kinds.apt.container import BaseApt, CommandResult
-from reprokit.supply.kinds.apt.drift import moved_packages
-from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets, enable
-from reprokit.supply.kinds.apt.output import as_of, in_order, listed, packages_of
-from reprokit.supply.kinds.kind import Moved, Tools
+from reprokit.redact import redact
+from reprokit.supply.gateway import Gateway
+from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets, changed_packages, enable, is_vendors
+from reprokit.supply.kinds.apt.settings import remember_archive
+from reprokit.supply.kinds.kind import Tools, UpstreamChange
 from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
+from reprokit.untrusted.documents import understood
+from reprokit.untrusted.limits import APT_SECONDS, PROGRAM_OUTPUT
+
+# Any failed part fails the update. No retries: apt 2.6 can hang when it retries one of two archives of a host.
+# Packages that the image has downloaded are listed too. apt keeps its cache even if the image forbids that: else every
+# call builds it again.
+_CONFIGURATION = """
+Acquire::ForceHash "SHA256";
+Acquire::Languages "none";
+Acquire::Retries "0";
+APT::Update::Error-Mode "any";
+Dir::Cache::Archives "/tmp/archives";
+Dir::Cache::pkgcache "pkgcache.bin";
+Dir::Cache::srcpkgcache "srcpkgcache.bin";
+"""
+# As in the block `base`: the vendor's lists are signed with a key that was replaced in April 2022.
+WITHOUT_VENDOR = (
+    "for list in /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml*.list; do "
+    '[ ! -e "$list" ] || : > "$list"; done'
+)
+_TRIES = 3
+# The archive of packages that are locked with their address.
+_UNNAMED = "other"
+# apt-get --print-uris: 'ADDRESS' NAME_VERSION_ARCHITECTURE.deb SIZE SHA256:DIGEST
+_URI = re.compile(r"^'(\S+)' ([^\s_]+)_([^\s_]+)_([^\s_]+)\.deb (\d+) SHA256:([0-9a-f]{64})$", re.MULTILINE)
+# apt-cache madison: NAME | VERSION | ADDRESS SUITE/COMPONENT ARCHITECTURE Packages
+_LISTED = re.compile(r"^ *(\S+) \| *(\S+) \| (\S+) (\S+)/[^/\s]+ \S+ Packages$", re.MULTILINE)
+# grep -H ^Date: of the Release files, which are named after their address
+_DATE = re.compile(r"^(?:.*/)?([^/\s]+)_(?:In)?Release:Date: (.+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """Exit code, standard output and standard error of a command."""
+
+    code: int
+    output: str
+    errors: str
+
+
+class BaseApt:
+    """Use as a context manager: inside it the container runs, with today's package lists.
+
+    Its network is a gateway, which uses the host's mirrors and proxies. Raises SourceError if the lists cannot be
+    downloaded, EngineError.
+    """
+
+    def __init__(self, tools: Tools) -> None:
+        self.engine, self.base, self.mirrors = tools.engine, tools.base(), tools.mirrors
+        self._stack = ExitStack()
+        self._is_late = False
+
+    def __enter__(self) -> BaseApt:
+        with ExitStack() as stack:
+            socket, listens = stack.enter_context(listening())
+            gateway = Gateway(self.mirrors, archives=self.base.archives, listening=listens, address=ADDRESS)
+            self._gateway = stack.enter_context(gateway)
+            self._container: BuildContainer = stack.enter_context(
+                build_container(self.engine, self.base.image_id, socket)
+            )
+            # Each program here is the base's, and may be a stranger's that never ends.
+            late = threading.Timer(APT_SECONDS.most, self._end_late)
+            late.daemon = True
+            stack.callback(late.cancel)
+            late.start()
+            self.ask(["sh", "-ec", f"mkdir -p /tmp/archives/partial; echo '{_CONFIGURATION}' >/tmp/apt.conf"])
+            if is_vendors(self.base.reference):
+                self.ask(["sh", "-c", WITHOUT_VENDOR])
+            self.update()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def ask(self, command: Sequence[str]) -> CommandResult:
+        """Run a command as root. Raises SourceError for more output, or time of the container, than limits allow."""
+        environment = {**self._gateway.build_arguments(), "APT_CONFIG": "/tmp/apt.conf", "LC_ALL": "C.UTF-8"}
+        environment |= {"DEBIAN_FRONTEND": "noninteractive", "PATH": PATH, "HOME": "/root"}
+        output, errors = bytearray(), bytearray()
+
+        def collect(to: bytearray, data: bytes) -> None:
+            to.extend(data)
+            if len(output) + len(errors) > PROGRAM_OUTPUT.most:
+                self._refuse(f"prints more than {PROGRAM_OUTPUT.most >> 20} MiB", PROGRAM_OUTPUT.hint)
+
+        try:
+            run = partial(self._container.run, Command(list(command), environment))
+            code = run(partial(collect, output), partial(collect, errors))
+        except EngineError:
+            if self._is_late:
+                self._refuse(f"takes more than {APT_SECONDS.most} s", APT_SECONDS.hint)
+            raise
+        texts = (part.decode("utf-8", "replace") for part in (output, errors))
+        return CommandResult(code, *(redact(text) for text in texts))
+
+    def _refuse(self, what: str, hint: str) -> NoReturn:
+        raise SourceError(f"the package manager of {self.base.reference} {what}", hint=hint)
+
+    def _end_late(self) -> None:
+        self._is_late = True
+        self._container.abort()
+
+    def update(self) -> None:
+        """Download today's package lists. Raises SourceError."""
+        notify(f"reading the package lists of {self.base.reference}")
+        for _ in range(_TRIES):
+            answer = self.ask(["apt-get", "update"])
+            if answer.code == 0:
+                return
+        failed = re.search(r"^E: .*", answer.errors, re.MULTILINE)
+        raise self._gateway.unreached(f"cannot download the package lists of {self.base.reference}") or SourceError(
+            f"cannot download the package lists of {self.base.reference}: {failed[0] if failed else answer.errors}",
+            hint="`reprokit config` shows the mirrors and proxies in use",
+        )
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A version of a package in a suite, and the name of the suite's package lists."""
+
+    name: str
+    version: str
+    suite: str
+
+
+def packages_of(text: str, store: Store) -> tuple[AptPackage, ...]:
+    """The packages of `apt-get --print-uris` with Acquire::ForceHash=SHA256, each once, by name.
+
+    Their archives are remembered in the store, for fetches on this machine.
+    """
+    packages = {}
+    for address, name, version, architecture, size, sha256 in _URI.findall(text):
+        with understood("apt's output", name):
+            address = unquote(address)
+            archive, path = archive_of(address) or (_UNNAMED, urlsplit(address).path.lstrip("/"))
+            if archive != _UNNAMED:
+                remember_archive(store, archive, redact(address).removesuffix(path))
+            packages[sha256] = AptPackage(
+                name=name,
+                version=unquote(version),
+                architecture=architecture,
+                archive=archive,
+                path=path,
+                sha256=sha256,
+                size=int(size),
+                url=redact(address) if archive == _UNNAMED else None,
+            )
+    return in_order(packages.values())
+
+
+def in_order(packages: Iterable[AptPackage]) -> tuple[AptPackage, ...]:
+    """Packages as a lock lists them."""
+    return tuple(sorted(packages, key=lambda p: (p.name, p.version, p.architecture, p.sha256)))
+
+
+def listed(text: str) -> tuple[Listed, ...]:
+    """The lines of `apt-cache madison`: each package's newest version first."""
+    return tuple(
+        Listed(name, version, _list_name(f"{address.rstrip('/')}/dists/{suite}"))
+        for name, version, address, suite in _LISTED.findall(text)
+    )
+
+
+def as_of(packages: Sequence[AptPackage], text: str) -> str:
+    """The newest date of the suites that these packages need, as `20261121T101500Z`, or empty.
+
+    If several suites have a package, the oldest one counts, so that later changes of the others change no lock.
+    """
+    dates = {suite: _date(date) for suite, date in _DATE.findall(text)}
+    by_package: dict[tuple[str, str], list[datetime]] = {}
+    for line in listed(text):
+        if date := dates.get(line.suite):
+            by_package.setdefault((line.name, line.version), []).append(date)
+    needed = [min(by_package[key]) for p in packages if (key := (p.name, p.version)) in by_package]
+    return f"{max(needed):%Y%m%dT%H%M%SZ}" if needed else ""
+
+
+def _date(text: str) -> datetime:
+    with understood("the date of a package list", text[:100]):
+        return parsedate_to_datetime(text.strip()).astimezone(timezone.utc)
+
+
+def _list_name(address: str) -> str:
+    """apt's file name for an address (URItoFileName of its fileutl.cc)."""
+    with understood("the address of a package list", address[:200]):
+        parts = urlsplit(address)
+    quoted = re.sub(r"[\\|{}\[\]<>\"^~_=!@#$%&*]", lambda match: f"%{ord(match[0]):02x}", parts.path)
+    return (parts.netloc.rpartition("@")[2] + quoted).replace("/", "_")
 
 
 def lock_apt(
@@ -56,7 +258,7 @@ def _downloads(apt: BaseApt, install: AptInstall, store: Store) -> set[AptPackag
     return set(packages_of(answer.output, store))
 
 
-def moved_apt(installs: Sequence[AptInstall], locked: Sequence[AptPackage], tools: Tools) -> list[Moved]:
+def changed_apt(installs: Sequence[AptInstall], locked: Sequence[AptPackage], tools: Tools) -> list[UpstreamChange]:
     """The locked packages that the base's archives list in another newest version, or not at all."""
     if not locked:
         return []
@@ -64,7 +266,7 @@ def moved_apt(installs: Sequence[AptInstall], locked: Sequence[AptPackage], tool
         enabled: set[str] = set()
         for install in installs:
             _enable(apt, install.components, enabled)
-        return moved_packages("apt", locked, _newest(_lists(apt, locked)))
+        return changed_packages("apt", locked, _newest(_lists(apt, locked)))
 
 
 def _newest(text: str) -> dict[str, str]:
@@ -93,8 +295,8 @@ def _explained(apt: BaseApt, install: AptInstall, answer: CommandResult) -> Repr
     """apt's error as one of the block, with alternatives."""
     where = f"block {install.block}"
     if version := re.search(r"^E: Version '(\S+)' for '(\S+)' was not found", answer.errors, re.MULTILINE):
-        known = [line.version for line in listed(apt.ask(["apt-cache", "madison", version[2]]).output)]
-        hint = f"versions for {apt.base.reference}: {', '.join(dict.fromkeys(known)) or 'none'}"
+        versions = [line.version for line in listed(apt.ask(["apt-cache", "madison", version[2]]).output)]
+        hint = f"versions for {apt.base.reference}: {', '.join(dict.fromkeys(versions)) or 'none'}"
         return UsageError(f"no such version: {version[2]} {version[1]}", where, hint)
     unknown = re.search(
         r"^E: (?:Unable to locate package|Couldn't find any package by \S+|Package) '?([^\s']+)'?"

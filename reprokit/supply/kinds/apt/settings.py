@@ -30,8 +30,8 @@ class AptSettings:
 
     def proxy(self, host: str) -> str | None:
         """apt's proxy for this host; apt writes `DIRECT` for none."""
-        found = self.proxies.get(host, self.proxies.get(""))
-        return None if found in (None, "", "DIRECT") else found
+        proxy = self.proxies.get(host, self.proxies.get(""))
+        return None if proxy in (None, "", "DIRECT") else proxy
 
 
 def read_settings(folder: Path = _APT) -> AptSettings:
@@ -58,7 +58,7 @@ def mirrors_of(texts: Iterable[str]) -> dict[str, str]:
 
     Another vendor's archive may end in `debian` too (`/linux/debian`), but not under a host that serves `/debian`.
     """
-    found: dict[str, str] = {}
+    mirrors: dict[str, str] = {}
     for text in texts:
         lines = re.findall(r"^deb(?:-src)?\s+(?:\[[^]]*\]\s+)?(\S+)", text, re.MULTILINE)
         stanzas = [
@@ -75,8 +75,8 @@ def mirrors_of(texts: Iterable[str]) -> dict[str, str]:
                 "ubuntu",
                 "ubuntu-ports",
             ):
-                found.setdefault(folder, uri.rstrip("/"))
-    return found
+                mirrors.setdefault(folder, uri.rstrip("/"))
+    return mirrors
 
 
 def proxies_of(dump: str) -> dict[str, str]:
@@ -88,9 +88,9 @@ def proxies_of(dump: str) -> dict[str, str]:
 def remember_archive(store: Store, archive: str, base_url: str) -> None:
     """Remember if `lock` found an archive (`http://HOST/debian`), without credentials."""
     base = redact(base_url).rstrip("/")
-    known = remembered(store, archive)
-    if known[:1] != (base,):
-        store.remember(_SEEN, archive, [base, *(other for other in known if other != base)][:_MOST_SEEN])
+    earlier = remembered(store, archive)
+    if earlier[:1] != (base,):
+        store.remember(_SEEN, archive, [base, *(other for other in earlier if other != base)][:_MOST_SEEN])
 
 
 def remembered(store: Store, archive: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from reprokit.config.templates import filled
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntry, Tools, content_key
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.serve.site import Content, Site
+from reprokit.supply.site import Content, Site
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
 
 
 class Conda(Kind):
-    def asked(self, request: InputRequest) -> list[Any]:
+    def resolved_from(self, request: InputRequest) -> list[Any]:
         target, platform = request.target, request.platform
         if not target.conda:
             return []
@@ -50,12 +50,10 @@ class Conda(Kind):
         return filled([channel.rstrip("/") + "/{subdir}/{file}" for channel in channels], locked.fields)
 
     def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
-        from packageurl import PackageURL
-
         for package in lock.conda:
             kind = "conda" if package.file.endswith(".conda") else "tar.bz2"
-            place = {"build": package.build, "channel": package.channel, "subdir": package.subdir, "type": kind}
-            yield SbomEntry(PackageURL("conda", None, package.name, package.version, place), package.sha256)
+            qualifiers = {"build": package.build, "channel": package.channel, "subdir": package.subdir, "type": kind}
+            yield SbomEntry("conda", None, package.name, package.version, qualifiers, package.sha256)
 
     def server(self, entries: Sequence[CondaPackage]) -> InputServer:
         """The environment as one tar, made when a build asks for it."""

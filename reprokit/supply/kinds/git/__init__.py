@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from reprokit.recipe.fields import git_requirement
 from reprokit.recipe.model import Source
-from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, Moved, SbomEntry, Tools, refs_of
+from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntry, Tools, UpstreamChange, refs_of
 
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
@@ -20,7 +20,7 @@ _GITHUB = re.compile(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?")
 
 
 class Git(Kind):
-    def asked(self, request: InputRequest) -> list[Any]:
+    def resolved_from(self, request: InputRequest) -> list[Any]:
         sources = [[source.git, source.commit, source.submodules] for source in request.target.variant.sources]
         projects = filter(None, map(git_requirement, request.target.requirements))
         return [*sources, *([project.git, project.ref] for project in projects)]
@@ -34,26 +34,24 @@ class Git(Kind):
         target, refs = request.target, refs_of(request.old.git) if request.old else {}
         return {"git": lock_commits(target.variant.sources, target.requirements, refs, tools.mirrors)}
 
-    def moved(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[Moved]:
-        from reprokit.supply.kinds.git.resolve import moved_git
+    def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
+        from reprokit.supply.kinds.git.resolve import changed_commits
 
         projects = [
             Source(name="requirement", git=entry.url, commit=entry.commit, ref=entry.ref, path="/")
             for entry in lock.git
             if entry.ref
         ]
-        return moved_git([*request.target.variant.sources, *projects], lock.git, tools.mirrors)
+        return changed_commits([*request.target.variant.sources, *projects], lock.git, tools.mirrors)
 
     def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
-        from packageurl import PackageURL
-
         for commit in lock.git:
             if match := _GITHUB.fullmatch(commit.url):
-                yield SbomEntry(PackageURL("github", match[1], match[2], commit.commit))
+                yield SbomEntry("github", match[1], match[2], commit.commit)
             else:
                 name = posixpath.basename(commit.url.rstrip("/")).removesuffix(".git") or "source"
-                place = {"vcs_url": f"git+{commit.url}@{commit.commit}"}
-                yield SbomEntry(PackageURL("generic", None, name, commit.commit, place))
+                qualifiers = {"vcs_url": f"git+{commit.url}@{commit.commit}"}
+                yield SbomEntry("generic", None, name, commit.commit, qualifiers)
 
     def fetch(self, entries: Sequence[GitCommit], mirrors: Mirrors, offline: bool) -> int:
         from reprokit.supply.kinds.git.fetch import fetch_git
@@ -66,7 +64,7 @@ class Git(Kind):
         return Repositories(entries)
 
     def other_servers(self, entries: Sequence[GitCommit]) -> Mapping[str, InputServer]:
-        from reprokit.supply.kinds.git.archive import archives
+        from reprokit.supply.kinds.git.serve import archives
 
         return {"REPROKIT_ARCHIVES": archives(entries)}
 

@@ -1,4 +1,4 @@
-"""The host's git, without prompts and hooks, restricted to safe protocols."""
+"""The processor time in which git indexes a pack, by the pack's size: small deltas can make large objects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import re
 import shutil
 import signal
 import subprocess
+import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -18,14 +20,95 @@ from typing import IO, TYPE_CHECKING
 from reprokit.errors import ReprokitError, SourceError, UsageError
 from reprokit.host.command import Flood, exchanged
 from reprokit.redact import redact
-from reprokit.supply.kinds.git.indexing import indexing_limited
 from reprokit.untrusted.limits import GIT_MEMORY, GIT_SECONDS, PROGRAM_OUTPUT, Limit
 
 if TYPE_CHECKING:
-    from reprokit.supply.fetch.stop import Stop
+    from reprokit.supply.fetch.download import Stop
 
+
+# A pack of this many bytes has all of git's time, an empty one that of the second number: 10 s and 1 s for each MB, of
+# which TVM's history takes 0.1 s.
+_ALL, _LEAST = 600_000_000, 10_000_000
+_LOOK_S = 0.2
+_UTIME, _SESSION = 11, 3  # in /proc/PID/stat, after the name; the system's time follows the user's
 # Applied after the user's url.insteadOf. Others, such as `ext::`, would run commands. `file` is for local mirrors.
 _SAFE = []
+# Limits that git and the programs that it starts have from their first instruction. A lower one of the user stays.
+_LIMITED = '{ ulimit -S -d "$1"; ulimit -S -t "$2"; } 2>/dev/null; shift 2; exec git "$@"'
+_LONGEST = 10_000  # characters of a line
+_SECONDS = "seconds of processor time"
+# git's and curl's words, and those of `fetch.git_environment`.
+_UNREACHABLE = re.compile(
+    r"Could not resolve|Failed to connect|Couldn't connect|Connection (refused|timed out)|from proxy after CONNECT"
+    r"|CONNECT tunnel failed|cannot be reached"
+)
+
+
+def seconds_for(packed: int) -> int:
+    """The time for a pack of so many bytes."""
+    return min(GIT_SECONDS.most, max(1, GIT_SECONDS.most * (_LEAST + packed) // _ALL))
+
+
+def received(folder: Path) -> int:
+    """Bytes of the packs in a repository, those included that git still receives."""
+    size = 0
+    for path in (folder / "objects" / "pack").glob("*pack*"):
+        with suppress(FileNotFoundError):
+            size += path.stat().st_size
+    return size
+
+
+@contextmanager
+def indexing_limited(session: int, folder: Path) -> Iterator[list[int]]:
+    """End the processes of a session if its `index-pack` takes longer than what `folder` received explains.
+
+    Then the list gets the limit in seconds. The size of a pack is unknown before all of it is there, so that no limit
+    can be given to the process at its start.
+    """
+    exceeded: list[int] = []
+    finished = threading.Event()
+
+    def watch() -> None:
+        indexer = None
+        while not finished.wait(_LOOK_S):
+            size = received(folder)
+            if size and indexer is None:
+                indexer = _indexer(session)
+            if indexer and _seconds(indexer) > (most := seconds_for(size)):
+                exceeded.append(most)
+                with suppress(ProcessLookupError):
+                    os.killpg(session, signal.SIGKILL)
+                return
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield exceeded
+    finally:
+        finished.set()
+        watcher.join()
+
+
+def _indexer(session: int) -> Path | None:
+    """The folder in /proc of the session's `index-pack`."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if int(_stat(process)[_SESSION]) == session and b"\0index-pack\0" in (process / "cmdline").read_bytes():
+                return process
+    return None
+
+
+def _seconds(process: Path) -> float:
+    """Processor time so far; 0 once the process has ended."""
+    with suppress(OSError):
+        return sum(map(int, _stat(process)[_UTIME : _UTIME + 2])) / os.sysconf("SC_CLK_TCK")
+    return 0
+
+
+def _stat(process: Path) -> list[str]:
+    return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
 for _setting in ("core.hooksPath=/dev/null", "gc.auto=0", "maintenance.auto=false", "protocol.allow=never"):
     _SAFE += ["-c", _setting]
 # git streams larger files instead of reading them into memory. Each of its threads takes memory.
@@ -33,10 +116,6 @@ _SAFE += ["-c", "core.bigFileThreshold=16m", "-c", "pack.threads=4"]
 for _protocol in ("https", "http", "ssh", "git", "file"):
     _SAFE += ["-c", f"protocol.{_protocol}.allow=always"]
 
-# Limits that git and the programs that it starts have from their first instruction. A lower one of the user stays.
-_LIMITED = '{ ulimit -S -d "$1"; ulimit -S -t "$2"; } 2>/dev/null; shift 2; exec git "$@"'
-_LONGEST = 10_000  # characters of a line
-_SECONDS = "seconds of processor time"
 
 _REFUSED = (
     "not our ref",
@@ -44,13 +123,6 @@ _REFUSED = (
     "does not support shallow",
     "dumb http transport",
     "couldn't find remote ref",
-)
-
-
-# git's and curl's words, and those of `guard.git_environment`.
-_UNREACHABLE = re.compile(
-    r"Could not resolve|Failed to connect|Couldn't connect|Connection (refused|timed out)|from proxy after CONNECT"
-    r"|CONNECT tunnel failed|cannot be reached"
 )
 
 
@@ -74,14 +146,14 @@ def environment(base: Mapping[str, str] | None = None) -> dict[str, str]:
     git uses the repository of `--git-dir`, or none. The current folder may be in a stranger's, whose settings name
     programs.
     """
-    place = (
+    repository_variables = (
         "GIT_COMMON_DIR",
         "GIT_WORK_TREE",
         "GIT_INDEX_FILE",
         "GIT_OBJECT_DIRECTORY",
         "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     )
-    kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in place}
+    kept = {k: v for k, v in (os.environ if base is None else base).items() if k not in repository_variables}
     # LFS content is not part of a commit.
     return {**kept, "GIT_DIR": os.devnull, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C", "GIT_LFS_SKIP_SMUDGE": "1"}
 
@@ -111,14 +183,11 @@ def start_git(
 
 
 def git(
-    *arguments: str,
-    folder: Path | None = None,
-    environ: Mapping[str, str] | None = None,
-    timeout: float | None = None,
+    *arguments: str, folder: Path | None = None, environ: Mapping[str, str] | None = None, timeout: float | None = None
 ) -> str:
     """Run git on exactly this repository, or on none, and return its standard output.
 
-    `environ` is as `guard.git_environment` gives it, `timeout` in seconds.
+    `environ` is as `fetch.git_environment` gives it, `timeout` in seconds.
     Raises GitFailed, UsageError if git reaches a limit, OSError if the disk is full, SourceError if git is not
     installed.
     """

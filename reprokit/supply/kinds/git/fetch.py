@@ -6,6 +6,7 @@ batches. Each batch is kept, also for the next process. A server without filters
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
 
 from reprokit.config import mirror_hint
 from reprokit.display import notify
@@ -20,13 +22,14 @@ from reprokit.errors import NoConnection, ReprokitError, SourceError
 from reprokit.filelocks import acquire
 from reprokit.formatting import counted
 from reprokit.redact import redact
-from reprokit.supply.fetch.stop import Stop, Stopped
-from reprokit.supply.guard import git_environment
+from reprokit.supply.fetch.download import Stop, Stopped
+from reprokit.supply.gateway import guarded
 from reprokit.supply.kinds.git.command import GitFailed, git, git_with_progress
 from reprokit.supply.kinds.git.store import check_objects, folder_of, has_commit, tree_of
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import key_of, unwritable
+from reprokit.untrusted.addresses import Own
 
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
@@ -47,6 +50,79 @@ _FOR_GOOD = (
 _SETTINGS = ["-c", "http.lowSpeedLimit=1", "-c", "http.lowSpeedTime=60", "-c", "fetch.unpackLimit=1"]
 _NAME = "reprokit"
 _QUIETLY = ["--no-tags", "--no-write-fetch-head", "--progress"]
+
+# The user's git settings that a company's network needs. With a proxy of git's own, that proxy resolves names.
+_KEPT = ("http.proxy", "http.sslCAInfo", "http.sslCAPath", "http.sslVerify")
+_AGENTS = ("SSH_AUTH_SOCK", "SSH_ASKPASS", "XDG_CONFIG_HOME")
+
+
+@contextmanager
+def git_environment(address: str, mirrors: Mirrors) -> Iterator[Mapping[str, str] | None]:
+    """The environment of a git that connects to this address; None to use the user's git unrestricted.
+
+    Unrestricted are mirrors, hosts of the configuration, and addresses that `url.insteadOf` changes. Others are used
+    without credential helpers, agents and netrc, and only over https. Raises SourceError for ssh to another host,
+    GitFailed for a host that this command could not reach.
+    """
+    lost = mirrors.store.lost
+    if why := lost.why(address):
+        raise GitFailed(f"{urlsplit(address).hostname} cannot be reached: {why}")
+    environ = None
+    try:
+        with _environment(address, mirrors) as environ:
+            yield environ
+    except GitFailed as error:
+        if error.unreachable and environ is None:  # otherwise the gateway records it
+            lost.failed(address, str(error))
+        elif error.unreachable and (why := lost.last_failure(address)):
+            raise GitFailed(f"{urlsplit(address).hostname} cannot be reached: {why}") from None
+        raise
+
+
+@contextmanager
+def _environment(address: str, mirrors: Mirrors) -> Iterator[Mapping[str, str] | None]:
+    parts = urlsplit(address)
+    if parts.scheme == "ssh":
+        yield _ssh_environment(parts, mirrors.own)
+        return
+    if parts.scheme not in ("http", "https") or git("ls-remote", "--get-url", address).strip() != address:
+        yield None
+        return
+    own = mirrors.own
+    if own.names(parts.hostname or "", parts.port or 443) or own.trusts(parts):
+        yield None
+        return
+    with guarded(mirrors, own) as variables:
+        kept = {name: value for name in _KEPT if (value := _setting(name, address))}
+        bare = {n: v for n, v in os.environ.items() if n.startswith("GIT_SSL_") or not n.startswith("GIT_")}
+        for name in _AGENTS:
+            bare.pop(name, None)
+        settings = {f"GIT_CONFIG_KEY_{n}": name for n, name in enumerate(kept)}
+        settings |= {f"GIT_CONFIG_VALUE_{n}": value for n, value in enumerate(kept.values())}
+        isolated = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1", "GIT_ALLOW_PROTOCOL": "https"}
+        # git's HTTP library looks for .netrc in the home folder.
+        home = str(Path(variables["NETRC"]).parent / "none")
+        yield {**bare, **variables, **settings, **isolated, "GIT_CONFIG_COUNT": str(len(kept)), "HOME": home}
+
+
+def _ssh_environment(address: SplitResult, own: Own) -> Mapping[str, str] | None:
+    """The user's keys and agent, without prompts. The agent stays on this host."""
+    if not own.names(address.hostname or "", address.port or 22):
+        raise SourceError(
+            f"ssh to {address.hostname} would use your keys, and your configuration does not name that host",
+            address.geturl(),
+            "if you trust it, add it to `hosts:` of your configuration: `reprokit config`",
+        )
+    if {"GIT_SSH", "GIT_SSH_COMMAND"} & os.environ.keys() or _setting("core.sshCommand", address.geturl()):
+        return None
+    return {**os.environ, "GIT_SSH_COMMAND": "ssh -oBatchMode=yes -oForwardAgent=no"}
+
+
+def _setting(name: str, address: str) -> str:
+    try:
+        return git("config", "--get-urlmatch", name, address).strip()
+    except GitFailed:
+        return ""
 
 
 def fetch_git(commits: Sequence[GitCommit], mirrors: Mirrors, offline: bool = False) -> int:

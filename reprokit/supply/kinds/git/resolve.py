@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.fields import GitRequirement, git_requirement
 from reprokit.recipe.model import Source
-from reprokit.supply.guard import git_environment
 from reprokit.supply.kinds.git.command import GitFailed, git
-from reprokit.supply.kinds.git.fetch import ensure, unread
+from reprokit.supply.kinds.git.fetch import ensure, git_environment, unread
 from reprokit.supply.kinds.git.store import check_count, submodules_of, tree_of
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store, key_of
@@ -36,13 +35,13 @@ def lock_git(source: Source, mirrors: Mirrors) -> tuple[GitCommit, ...]:
     if a submodule's address is not https://, or if there is none at a path that the source lists.
     """
     key = key_of([source.git, source.commit, source.submodules])
-    known = mirrors.store.remembered("git", key)
-    if known is None:
-        known = [locked.model_dump() for locked in _resolved(source, mirrors)]
-        mirrors.store.remember("git", key, known)
-    found = tuple(GitCommit.model_validate(entry) for entry in known)
-    ensure([locked.address for locked in found], mirrors)
-    return found
+    entries = mirrors.store.remembered("git", key)
+    if entries is None:
+        entries = [locked.model_dump() for locked in _resolved(source, mirrors)]
+        mirrors.store.remember("git", key, entries)
+    commits = tuple(GitCommit.model_validate(entry) for entry in entries)
+    ensure([locked.address for locked in commits], mirrors)
+    return commits
 
 
 def lock_commits(
@@ -52,15 +51,15 @@ def lock_commits(
 
     Raises SourceError and UsageError as `lock_git`.
     """
-    found: set[GitCommit] = set()
+    commits: set[GitCommit] = set()
     for source in sources:
-        found |= set(lock_git(source, mirrors))
+        commits |= set(lock_git(source, mirrors))
     for project in filter(None, map(git_requirement, requirements)):
         commit = commit_of(project, refs, mirrors)
         source = Source(name="requirement", git=project.git, commit=commit, path="/", submodules=True)
         top, *inner = lock_git(source, mirrors)
-        found |= {top.model_copy(update={"ref": "" if project.commit else project.ref}), *inner}
-    return tuple(sorted(found, key=lambda c: (c.url, c.commit, c.ref)))
+        commits |= {top.model_copy(update={"ref": "" if project.commit else project.ref}), *inner}
+    return tuple(sorted(commits, key=lambda c: (c.url, c.commit, c.ref)))
 
 
 def commit_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors) -> str:
@@ -74,11 +73,11 @@ def commit_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirr
     failed: GitFailed | None = None
     for address in mirrors.git(project.git):
         try:
-            found = _refs_of(address, project.ref, mirrors)
+            answer = _refs_of(address, project.ref, mirrors)
         except GitFailed as error:
             failed = error
             continue
-        if commit := _commit_in(found, project.ref):
+        if commit := _commit_in(answer, project.ref):
             return commit
     if failed is None:
         hint = "write all 40 digits of a commit, or a tag"
@@ -88,8 +87,8 @@ def commit_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirr
 
 def _refs_of(address: str, ref: str, mirrors: Mirrors) -> dict[str, str]:
     with git_environment(address, mirrors) as environ:
-        asked = (f"refs/heads/{ref}", f"refs/tags/{ref}", f"refs/tags/{ref}^{{}}")
-        lines = git("ls-remote", "--", address, *asked, environ=environ).splitlines()
+        names = (f"refs/heads/{ref}", f"refs/tags/{ref}", f"refs/tags/{ref}^{{}}")
+        lines = git("ls-remote", "--", address, *names, environ=environ).splitlines()
     return {name: commit for commit, _, name in (line.partition("\t") for line in lines)}
 
 
@@ -117,21 +116,21 @@ def _resolved(source: Source, mirrors: Mirrors) -> list[GitCommit]:
 
 def _at_paths(source: Source, top: Commit, mirrors: Mirrors) -> set[Commit]:
     """The source's commit, and the submodules that it lists. One inside another is listed after it."""
-    found = {"": top}
+    by_path = {"": top}
     for path in sorted(source.submodules if isinstance(source.submodules, list) else ()):
-        around = max((p for p in found if not p or path.startswith(f"{p}/")), key=len)
+        around = max((p for p in by_path if not p or path.startswith(f"{p}/")), key=len)
         inside = path.removeprefix(f"{around}/")
-        ensure([found[around]], mirrors)
-        submodules = submodules_of(found[around], mirrors.store, inside)
+        ensure([by_path[around]], mirrors)
+        submodules = submodules_of(by_path[around], mirrors.store, inside)
         if inside not in submodules:
             raise UsageError(
-                f"{found[around].name} has no submodule at {inside!r} in commit {found[around].commit[:12]}",
+                f"{by_path[around].name} has no submodule at {inside!r} in commit {by_path[around].commit[:12]}",
                 f"source {source.name}",
                 "its file .gitmodules lists them; a submodule inside another one needs that one listed too",
             )
-        found[path] = submodules[inside]
-    ensure(sorted(set(found.values())), mirrors)
-    return set(found.values())
+        by_path[path] = submodules[inside]
+    ensure(sorted(set(by_path.values())), mirrors)
+    return set(by_path.values())
 
 
 def _locked(commit: Commit, store: Store) -> GitCommit:
@@ -139,35 +138,35 @@ def _locked(commit: Commit, store: Store) -> GitCommit:
         return GitCommit(url=commit.url, commit=commit.commit, tree=tree_of(commit, store))
 
 
-def moved_git(sources: Sequence[Source], locked: Sequence[GitCommit], mirrors: Mirrors) -> list[Moved]:
+def changed_commits(sources: Sequence[Source], locked: Sequence[GitCommit], mirrors: Mirrors) -> list[UpstreamChange]:
     """Commits that their repositories no longer have, and refs of the recipe that point elsewhere now, sorted.
 
-    The repositories themselves are asked, and mirrors only of those that do not answer.
+    Requests go to the repositories themselves, and to mirrors of those that do not answer.
     """
 
     named = [source for source in sources if source.ref.strip()]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         refs = pool.map(lambda source: _moved_ref(source, mirrors), named)
         commits = pool.map(lambda commit: _vanished(commit, mirrors), dict.fromkeys(locked))
-        return sorted(moved for moved in (*refs, *commits) if moved)
+        return sorted(change for change in (*refs, *commits) if change)
 
 
-def _moved_ref(source: Source, mirrors: Mirrors) -> Moved | None:
+def _moved_ref(source: Source, mirrors: Mirrors) -> UpstreamChange | None:
     """How the branch or tag of the recipe's commit has changed."""
     name = f"{source.name} {source.ref}"
     try:
         refs = _of_upstream(source.git, mirrors, lambda address: _refs_of(address, source.ref, mirrors))
     except GitFailed as error:
-        return Moved("git", name, source.commit, str(error), "unknown")
+        return UpstreamChange("git", name, source.commit, str(error), "unknown")
     now = _commit_in(refs, source.ref)
     if now == source.commit:
         return None
     if not now:
-        return Moved("git", name, source.commit, "", "vanished")
-    return Moved("git", name, source.commit, now, "changed" if f"refs/tags/{source.ref}" in refs else "newer")
+        return UpstreamChange("git", name, source.commit, "", "vanished")
+    return UpstreamChange("git", name, source.commit, now, "changed" if f"refs/tags/{source.ref}" in refs else "newer")
 
 
-def _vanished(locked: GitCommit, mirrors: Mirrors) -> Moved | None:
+def _vanished(locked: GitCommit, mirrors: Mirrors) -> UpstreamChange | None:
     """Check that the repository still has the commit, without fetching its files."""
 
     def has_commit(address: str) -> bool:
@@ -184,10 +183,10 @@ def _vanished(locked: GitCommit, mirrors: Mirrors) -> Moved | None:
         return True
 
     try:
-        there = _of_upstream(locked.url, mirrors, has_commit)
+        exists = _of_upstream(locked.url, mirrors, has_commit)
     except GitFailed as error:
-        return Moved("git", locked.address.name, locked.commit, str(error), "unknown")
-    return None if there else Moved("git", locked.address.name, locked.commit, "", "vanished")
+        return UpstreamChange("git", locked.address.name, locked.commit, str(error), "unknown")
+    return None if exists else UpstreamChange("git", locked.address.name, locked.commit, "", "vanished")
 
 
 def _of_upstream(url: str, mirrors: Mirrors, ask: Callable[[str], T]) -> T:

@@ -13,8 +13,7 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from reprokit.errors import SourceError, UsageError
-from reprokit.supply.kinds.git.command import GitFailed, git, run_git
-from reprokit.supply.kinds.git.indexing import seconds_for
+from reprokit.supply.kinds.git.command import GitFailed, git, run_git, seconds_for
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
 from reprokit.untrusted.limits import SUBMODULES, check_unpacked
@@ -55,17 +54,17 @@ def submodules_of(commit: Commit, store: Store, only: str = "") -> dict[str, Com
     fields: dict[str, dict[str, str]] = {}
     for line in filter(None, entries.split("\0")):
         key, _, value = line.partition("\n")
-        section, _, rest = key.partition(".")
-        name, _, field = rest.rpartition(".")
+        section, _, name_and_field = key.partition(".")
+        name, _, field = name_and_field.rpartition(".")
         if section == "submodule":
             fields.setdefault(name, {})[field] = value
     check_count(len(fields), commit.url)
-    found = {}
+    submodules = {}
     for name, entry in sorted(fields.items()):
         path = entry.get("path", "")
         if only in ("", path) and "url" in entry and (pinned := _gitlink(folder, commit.commit, path)):
-            found[path] = Commit(submodule_url(commit.url, name, entry["url"]), pinned)
-    return found
+            submodules[path] = Commit(submodule_url(commit.url, name, entry["url"]), pinned)
+    return submodules
 
 
 def check_count(count: int, where: str) -> None:
@@ -94,8 +93,8 @@ def submodule_url(parent: str, name: str, url: str) -> str:
     stranger's repository must not name one that the user's keys open.
     """
     if url.startswith(("./", "../")):
-        scheme, _, rest = parent.partition("://")
-        host, _, path = rest.partition("/")
+        scheme, _, host_and_path = parent.partition("://")
+        host, _, path = host_and_path.partition("/")
         joined = posixpath.normpath(posixpath.join("/" + path, url))
         url = f"{scheme}://{host}{joined}"
     from pydantic import TypeAdapter
@@ -103,11 +102,11 @@ def submodule_url(parent: str, name: str, url: str) -> str:
     from reprokit.recipe.fields import GitUrl
 
     try:
-        found = str(TypeAdapter(GitUrl).validate_python(url))
+        address = str(TypeAdapter(GitUrl).validate_python(url))
     except ValueError:
-        found = ""
-    if found.startswith("https://") or (found and urlsplit(found)[:2] == urlsplit(parent)[:2]):
-        return found
+        address = ""
+    if address.startswith("https://") or (address and urlsplit(address)[:2] == urlsplit(parent)[:2]):
+        return address
     raise UsageError(
         f"the submodule {name!r} of {parent} is at {url!r}, which is not an https:// address",
         hint="only https:// submodules, and those on the host of an ssh:// source, are fetched; "
@@ -171,10 +170,10 @@ def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
         wanted.seek(0)
         # One thread, because several find other deltas each time.
         options = ("--revs", "--stdout", "-q", "--threads=1", "--delta-base-offset")
-        code, said = run_git(folder, "pack-objects", *options, source=wanted, target=out)
+        code, output = run_git(folder, "pack-objects", *options, source=wanted, target=out)
     if code:
         raise SourceError(
-            f"the repository of {commit.commit[:12]} is damaged in the store: {said[0] if said else 'git failed'}",
+            f"the repository of {commit.commit[:12]} is damaged in the store: {output[0] if output else 'git failed'}",
             commit.url,
             "`reprokit store verify --repair` removes it, `reprokit fetch` brings it again",
         )
@@ -191,9 +190,11 @@ def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path)
     if shallow:
         (folder / "shallow").write_text("".join(f"{line}\n" for line in shallow))
     with packed.open("rb") as source:
-        code, said = run_git(folder, "index-pack", "--stdin", source=source, seconds=seconds_for(packed.stat().st_size))
+        code, output = run_git(
+            folder, "index-pack", "--stdin", source=source, seconds=seconds_for(packed.stat().st_size)
+        )
     if code:
-        return said[0] if said else "git could not read it"
+        return output[0] if output else "git could not read it"
     check_objects(folder, commit.url)
     (folder / "refs" / "heads" / "reprokit").write_text(f"{commit.commit}\n")
     (folder / "HEAD").write_text("ref: refs/heads/reprokit\n")

@@ -13,90 +13,19 @@ from urllib.request import url2pathname
 from packaging.utils import canonicalize_name
 
 from reprokit.config.templates import fill
+from reprokit.errors import UsageError
 from reprokit.redact import redact
-from reprokit.supply.fetch.answers import Refusal, judge
-from reprokit.supply.fetch.http import Client
+from reprokit.supply.fetch.http import Client, Refusal
+from reprokit.supply.hosts import FailingHosts
 from reprokit.supply.kinds.wheels.uv import with_credentials
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.rest import Rest
 from reprokit.untrusted.documents import parsed
+from reprokit.untrusted.limits import Limit
 
 _ATTEMPTS = 3
 _PAUSE_S = 1.0  # before the second attempt, twice that before the third
-_NOT_THERE = (403, 404, 410)  # object stores answer 403 for missing files
-_MOST = 64 << 20  # bytes; the largest page of a public index has some 10 MB
-
-
-class WheelIndex:
-    """Looks files up in `sources` in order. A source that fails is not asked again by this object."""
-
-    def __init__(self, sources: tuple[str, ...], rest: Rest, client: Callable[[], Client]) -> None:
-        """`sources` are simple indexes, pages of links, folders, or templates of single files; `client` makes one."""
-        self.sources = sources
-        self.failures: dict[str, str] = {}
-        self._rest = rest
-        self._new_client = client
-        self._client: Client | None = None
-        self._lookup = Lookup(self._get)
-        self._index_of: dict[str, str] = {}
-        self._lock = threading.Lock()
-
-    def urls(self, locked: LockedInput) -> Iterator[str]:
-        """The listed addresses of a file; a source is asked only when those before lack the file."""
-        for source in self._rest.order(self.sources):
-            for url in self._find(source, locked):
-                self._index_of.setdefault(urlsplit(url).netloc, source)
-                yield url
-
-    def serves(self, address: SplitResult) -> bool:
-        """Whether a source is at this address's host, or links to it."""
-        hosts = {urlsplit(source).netloc.rpartition("@")[2] for source in self.sources}
-        return address.netloc.rpartition("@")[2] in hosts or address.netloc in self._index_of
-
-    def index_of(self, url: str) -> str | None:
-        """The source that links to this address's host, if any."""
-        return self._index_of.get(urlsplit(url).netloc)
-
-    def _find(self, source: str, locked: LockedInput) -> list[str]:
-        if "{" in source:
-            url = fill(source, {**locked.fields, "sha256": locked.sha256})
-            return [url] if url else []
-        if redact(source) in self.failures:
-            return []
-        try:
-            return list(self._lookup.find(source, locked.fields["name"], locked.fields["file"], locked.sha256))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # the answer may be anything
-            self.failures[redact(source)] = redact(str(error))
-            self._rest.report(source, str(error))
-            return []
-
-    def _get(self, url: str) -> tuple[bytes, str]:
-        with self._lock:
-            self._client = self._client or self._new_client()
-        attempt = 1
-        while True:
-            try:
-                return _page(self._client, url)
-            except Refusal as refusal:
-                if not refusal.again or attempt == _ATTEMPTS or self._client.settings.lost.why(url):
-                    raise OSError(refusal.why) from None
-            time.sleep(_PAUSE_S * attempt)
-            attempt += 1
-
-
-def _page(client: Client, url: str) -> tuple[bytes, str]:
-    with client.ask(url, {"Accept": ACCEPT}) as answer:
-        if answer.status in _NOT_THERE:
-            raise NoSuchPage(url)
-        judge(answer.status, answer.headers, 0, None, time.time())
-        body = bytearray()
-        while block := answer.read():
-            body += block
-            if len(body) > _MOST:
-                raise Refusal(f"the page has more than {_MOST >> 20} MiB")
-        return bytes(body), answer.headers.get("Content-Type", "")
-
-
+_NOT_FOUND = (403, 404, 410)  # object stores answer 403 for missing files
+PAGE = Limit("INDEX_PAGE", 64 << 20)  # the largest page of a public index has some 10 MB
 # Weights of RFC 9110: JSON is a tenth of the size.
 ACCEPT = "application/vnd.pypi.simple.v1+json, application/vnd.pypi.simple.v1+html;q=0.2, text/html;q=0.1"
 
@@ -109,24 +38,76 @@ class NoSuchPage(Exception):
 Get = Callable[[str], "tuple[bytes, str]"]
 
 
-class Lookup:
-    """Looks up file names in indexes. It caches pages; threads may share it."""
+def read_page(client: Client, url: str) -> tuple[bytes, str]:
+    """A `Get` that repeats failed requests."""
+    attempt = 1
+    while True:
+        try:
+            return client.read(url, {"Accept": ACCEPT}, PAGE, "bytes in a page of an index")
+        except UsageError as error:
+            raise OSError(error.message) from None
+        except Refusal as refusal:
+            if refusal.status in _NOT_FOUND:
+                raise NoSuchPage(url) from None
+            if not refusal.again or attempt == _ATTEMPTS or client.settings.lost.why(url):
+                raise OSError(refusal.why) from None
+        time.sleep(_PAUSE_S * attempt)
+        attempt += 1
 
-    def __init__(self, get: Get) -> None:
+
+class WheelIndex:
+    """Looks files up in `sources` in order. A source that fails gets no further request by this object.
+
+    `sources` are simple indexes, pages of links, folders, or templates of single files. Pages are cached; threads may
+    share it.
+    """
+
+    def __init__(self, sources: tuple[str, ...], failing_hosts: FailingHosts, get: Get) -> None:
+        self.sources = sources
+        self.failures: dict[str, str] = {}
+        self._failing_hosts = failing_hosts
         self._get = get
         self._pages: dict[str, dict[str, list[tuple[str, str]]]] = {}
+        self._index_of: dict[str, str] = {}
         self._lock = threading.Lock()
+
+    def urls(self, locked: LockedInput) -> Iterator[str]:
+        """The listed addresses of a file; a source gets a request only if those before lack the file."""
+        for source in self._failing_hosts.order(self.sources):
+            for url in self._urls_in(source, locked):
+                self._index_of.setdefault(urlsplit(url).netloc, source)
+                yield url
+
+    def serves(self, address: SplitResult) -> bool:
+        """Whether a source is at this address's host, or links to it."""
+        hosts = {urlsplit(source).netloc.rpartition("@")[2] for source in self.sources}
+        return address.netloc.rpartition("@")[2] in hosts or address.netloc in self._index_of
+
+    def index_of(self, url: str) -> str | None:
+        """The source that links to this address's host, if any."""
+        return self._index_of.get(urlsplit(url).netloc)
+
+    def _urls_in(self, source: str, locked: LockedInput) -> list[str]:
+        if "{" in source:
+            url = fill(source, {**locked.fields, "sha256": locked.sha256})
+            return [url] if url else []
+        if redact(source) in self.failures:
+            return []
+        try:
+            return list(self.find(source, locked.fields["name"], locked.fields["file"], locked.sha256))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:  # the answer may be anything
+            self.failures[redact(source)] = redact(str(error))
+            self._failing_hosts.report(source, str(error))
+            return []
 
     def find(self, source: str, name: str, file: str, sha256: str) -> Iterator[str]:
         """The addresses of the file in this source; entries with another checksum are skipped.
 
         `source` is a simple index, a page of links, or a folder of either. Raises OSError if it fails.
         """
-        if source.startswith("file:"):
-            here = path_of(source) / file
-            if here.is_file():
-                yield here.as_uri()
-                return
+        if source.startswith("file:") and (path := path_of(source) / file).is_file():
+            yield path.as_uri()
+            return
         page = source if is_page(source) else f"{source.rstrip('/')}/{canonicalize_name(name)}/"
         for url, listed in self._links(page).get(file, ()):
             if not listed or listed == sha256:
@@ -137,15 +118,11 @@ class Lookup:
             if page in self._pages:
                 return self._pages[page]
         try:
-            if page.startswith("file:"):
-                found = _local(page)
-            else:
-                body, kind = self._get(page)
-                found = links_of(body, kind, page)
+            links = _local(page) if page.startswith("file:") else links_of(*self._get(page), page)
         except NoSuchPage:
-            found = {}
+            links = {}
         with self._lock:
-            return self._pages.setdefault(page, found)
+            return self._pages.setdefault(page, links)
 
 
 def is_page(source: str) -> bool:
@@ -185,12 +162,12 @@ def links_of(body: bytes, content_type: str, page: str) -> dict[str, list[tuple[
         parser = _Anchors()
         parser.feed(body.decode("utf-8", "replace"))
         links, base = [(href, "") for href in parser.hrefs], urljoin(page, parser.base)
-    found: dict[str, list[tuple[str, str]]] = {}
+    by_name: dict[str, list[tuple[str, str]]] = {}
     for href, sha256 in links:
         url, _, fragment = urljoin(base, href).partition("#")
         name = unquote(urlsplit(url).path.rpartition("/")[2])
-        found.setdefault(name, []).append((with_credentials(url, [page]), sha256 or _sha256(fragment)))
-    return found
+        by_name.setdefault(name, []).append((with_credentials(url, [page]), sha256 or _sha256(fragment)))
+    return by_name
 
 
 def _sha256(fragment: str) -> str:

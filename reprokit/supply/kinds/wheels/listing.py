@@ -7,6 +7,7 @@ import tarfile
 import zlib
 from collections.abc import Container, Iterable, Iterator, Sequence
 from email.parser import HeaderParser
+from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -18,18 +19,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from reprokit.errors import SourceError
 from reprokit.recipe.requirements import project_of
 from reprokit.redact import redact
-from reprokit.supply.fetch.answers import Refusal, judge
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.kinds.wheels.index import ACCEPT
-from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, supported
+from reprokit.supply.fetch.http import Client, Refusal
+from reprokit.supply.kinds.wheels.index import ACCEPT, PAGE
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, parsed_wheel, supported
 from reprokit.supply.kinds.wheels.uv import Unreachable
-from reprokit.supply.kinds.wheels.wheel_name import parsed_wheel
-from reprokit.supply.mirrors.places import Mirrors
 from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import Limit
 from reprokit.untrusted.tar import Stream, members
 
-_PAGE = Limit("INDEX_PAGE", 64 << 20)
+if TYPE_CHECKING:
+    from reprokit.supply.mirrors.places import Mirrors
+
 _SDIST = Limit("SDIST", 64 << 20)
 _METADATA = 1 << 20
 _COMPILED = (".c", ".cc", ".cpp", ".cxx", ".cu", ".pyx", ".f", ".f90", ".rs", "/CMakeLists.txt", "/meson.build")
@@ -96,7 +96,7 @@ class Listing:
             return
         try:
             page = f"{index.rstrip('/')}/{name}/"
-            body, kind = self._get(page, _PAGE)
+            body, kind = self._get(page, PAGE)
             listed = parsed(body)["files"] if "json" in kind else []
             for entry in listed:
                 file = ListedFile.model_validate({**entry, "url": urljoin(page, entry["url"])})
@@ -137,16 +137,11 @@ class Listing:
 
     def _get(self, url: str, limit: Limit) -> tuple[bytes, str]:
         try:
-            with Client(self._mirrors.settings) as client, client.ask(url, {"Accept": ACCEPT}) as answer:
-                if answer.status == 404:
-                    return b"", ""
-                judge(answer.status, answer.headers, 0, None, 0.0)
-                body = bytearray()
-                while block := answer.read():
-                    body += block
-                    limit.check(len(body), "bytes of an index", url)
-                return bytes(body), answer.headers.get("Content-Type", "")
+            with Client(self._mirrors.settings) as client:
+                return client.read(url, {"Accept": ACCEPT}, limit, "bytes of an index")
         except Refusal as refusal:
+            if refusal.status == 404:
+                return b"", ""
             raise SourceError(f"the index does not answer: {refusal.why}", url) from None
 
 
@@ -157,13 +152,13 @@ def sdist_for(
     stated = [Requirement(text) for text in request.requirements]
     for text in filter(None, named):
         try:
-            asked = Requirement(text)
+            requirement_named = Requirement(text)
         except InvalidRequirement:
             continue
-        project = canonicalize_name(asked.name)
+        project = canonicalize_name(requirement_named.name)
         if project in taken:
             continue
-        specifier = asked.specifier
+        specifier = requirement_named.specifier
         for requirement in stated:
             if canonicalize_name(requirement.name) == project and not requirement.url:
                 specifier &= requirement.specifier
@@ -211,8 +206,8 @@ def sdist_build_requires(content: bytes, name: str) -> list[str]:
 
 def _top_file(content: bytes, name: str, wanted: str) -> str:
     try:
-        found = (text for path, text in _metadata_of(content, name) if path.partition("/")[2] == wanted)
-        return next(found, "")
+        texts = (text for path, text in _metadata_of(content, name) if path.partition("/")[2] == wanted)
+        return next(texts, "")
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise SourceError(f"the sdist is damaged: {error}", name) from None
 
@@ -227,7 +222,7 @@ def build_requires(pyproject: str, where: str) -> list[str]:
 
 def index_requirements(texts: Iterable[str], where: str) -> list[str]:
     """Requirements of a stranger's metadata in normal form. Raises SourceError for one that no index can meet."""
-    found = []
+    requirements = []
     for text in texts:
         try:
             requirement = Requirement(text)
@@ -235,8 +230,8 @@ def index_requirements(texts: Iterable[str], where: str) -> list[str]:
             raise SourceError(f"{text[:100]!r} is not a requirement", where) from None
         if requirement.url:
             raise SourceError(f"it requires an address: {redact(text)[:100]!r}", where)
-        found.append(str(requirement))
-    return found
+        requirements.append(str(requirement))
+    return requirements
 
 
 def _metadata_of(content: bytes, name: str) -> Iterator[tuple[str, str]]:

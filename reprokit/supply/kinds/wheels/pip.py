@@ -70,10 +70,10 @@ def read_settings() -> PipSettings:
 def _default_index() -> str:
     """The simple index of a pip without settings, which its help text shows. Raises SourceError."""
     text = _run(str(_package()), "help", "download", variables={"COLUMNS": "1000"}).stdout
-    found = re.search(r"--index-url <url>\s.*?\(default:?\s+(https://[^\s)]+)\)", text, re.DOTALL)
-    if found is None:
+    default = re.search(r"--index-url <url>\s.*?\(default:?\s+(https://[^\s)]+)\)", text, re.DOTALL)
+    if default is None:
         raise SourceError("pip's help does not show its default index", hint="set `index-url` in pip's configuration")
-    return found[1].rstrip("/")
+    return default[1].rstrip("/")
 
 
 def settings_of(listing: str) -> PipSettings:
@@ -122,14 +122,14 @@ def versions(
     command += [f"--platform={tag}" for tag in platform.tags()]
     command += [f"--extra-index-url={index}" for index in indexes]
     command += ["--", re.split(r"[=<>!~\[; ]", requirement, maxsplit=1)[0]]
-    found = re.search(r"^Available versions: (.*)$", _run(*command, variables=variables).stdout, re.MULTILINE)
-    return found[1].split(", ") if found else []
+    listed = re.search(r"^Available versions: (.*)$", _run(*command, variables=variables).stdout, re.MULTILINE)
+    return listed[1].split(", ") if listed else []
 
 
 def _package() -> Path:
     """The folder of this Python's pip, never in the current folder. Raises SourceError."""
-    here = Path.cwd()
-    spec = PathFinder.find_spec("pip", [place for place in sys.path if place and Path(place).resolve() != here])
+    current = Path.cwd()
+    spec = PathFinder.find_spec("pip", [folder for folder in sys.path if folder and Path(folder).resolve() != current])
     if spec is None or spec.origin is None:
         raise SourceError("this Python has no pip", sys.executable, "install reprokit again, which needs pip")
     return Path(spec.origin).parent
@@ -162,16 +162,16 @@ def run_limited(
 
 def nearest_versions(requirement: str, versions: list[str]) -> list[str]:
     """Up to 4 of `versions` around the pinned one of `requirement`, or the newest without a pin."""
-    known = sorted({v for text in versions if (v := _version(text))})
+    releases = sorted({v for text in versions if (v := _version(text))})
     try:
         pinned = [v for s in Requirement(requirement).specifier if (v := _version(s.version))]
     except InvalidRequirement:
         pinned = []
     if not pinned:
-        return [str(v) for v in known[-_NEAREST:]]
-    place = bisect.bisect(known, pinned[0])
-    start = max(0, min(place - _NEAREST // 2, len(known) - _NEAREST))
-    return [str(v) for v in known[start : start + _NEAREST]]
+        return [str(v) for v in releases[-_NEAREST:]]
+    position = bisect.bisect(releases, pinned[0])
+    start = max(0, min(position - _NEAREST // 2, len(releases) - _NEAREST))
+    return [str(v) for v in releases[start : start + _NEAREST]]
 
 
 def _version(text: str) -> Version | None:

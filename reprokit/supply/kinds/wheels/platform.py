@@ -6,9 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import prod
 
 from packaging.requirements import Requirement
 from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import BuildTag, NormalizedName, parse_wheel_filename
+from packaging.version import Version
 
 from reprokit.errors import UsageError
 from reprokit.recipe.fields import exact_version
@@ -16,6 +19,8 @@ from reprokit.recipe.model import Sdist
 
 _PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}([.a-z0-9+]{0,20})")
 _GLIBC = re.compile(r"2\.[0-9]{1,3}(\.[0-9]+)?")
+# A name with several Pythons, ABIs and platforms stands for all their combinations. Real ones have up to some dozens.
+_MOST_TAGS = 1000
 
 
 @dataclass(frozen=True)
@@ -38,11 +43,7 @@ class Platform:
         newest = int(self.glibc.split(".")[1])
         tags = [f"manylinux_2_{minor}_{self.machine}" for minor in range(newest, 4, -1)]
         legacy = {"x86_64": ("manylinux2014", "manylinux2010", "manylinux1"), "aarch64": ("manylinux2014",)}
-        return [
-            *tags,
-            *(f"{tag}_{self.machine}" for tag in legacy.get(self.machine, ())),
-            f"linux_{self.machine}",
-        ]
+        return [*tags, *(f"{tag}_{self.machine}" for tag in legacy.get(self.machine, ())), f"linux_{self.machine}"]
 
 
 @dataclass(frozen=True)
@@ -95,8 +96,16 @@ def supported(platform: Platform) -> Mapping[Tag, int]:
     interpreter = f"cp{version[0]}{version[1]}"
     # Before 3.8, the ABI tag ends in `m` for builds with pymalloc, as of every distribution.
     abi = interpreter + ("m" if version < (3, 8) else "")
-    tags = [
-        *cpython_tags(version, [abi], platform.tags()),
-        *compatible_tags(version, interpreter, platform.tags()),
-    ]
-    return {tag: place for place, tag in enumerate(tags)}
+    tags = [*cpython_tags(version, [abi], platform.tags()), *compatible_tags(version, interpreter, platform.tags())]
+    return {tag: rank for rank, tag in enumerate(tags)}
+
+
+def parsed_wheel(file: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]] | None:
+    """Project, version, build and tags; None for what is no name of a wheel, and for one of too many tags."""
+    tags = file.removesuffix(".whl").rsplit("-", 3)[1:]
+    if prod(part.count(".") + 1 for part in tags) > _MOST_TAGS:
+        return None
+    try:
+        return parse_wheel_filename(file)
+    except ValueError:  # besides InvalidWheelFilename: a number of more digits than Python reads
+        return None

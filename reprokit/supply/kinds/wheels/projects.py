@@ -48,13 +48,13 @@ def with_stubs(request: WheelRequest, mirrors: Mirrors) -> Iterator[tuple[WheelR
     with TemporaryDirectory(prefix="reprokit-projects-") as folder:
         texts, builds = [], []
         for text in request.requirements:
-            found = git_requirement(text)
-            if found is None:
+            project = git_requirement(text)
+            if project is None:
                 texts.append(text)
                 continue
-            metadata = metadata_of(found, request.refs, mirrors)
+            metadata = metadata_of(project, request.refs, mirrors)
             requirement = Requirement(text)
-            requirement.url = _stub(Path(folder), found.project, metadata).as_uri()
+            requirement.url = _stub(Path(folder), project.project, metadata).as_uri()
             texts.append(str(requirement))
             builds.append(metadata.build)
         yield replace(request, requirements=texts), builds
@@ -102,14 +102,14 @@ def _setup_cfg(text: str, where: str) -> dict[str, list[str]]:
         parser.read_string(text)
     except configparser.Error as error:
         raise SourceError(f"setup.cfg is not valid: {str(error)[:200]}", where) from None
-    found = {}
+    stated = {}
     if parser.has_option("options", "install_requires"):
-        found[""] = parser.get("options", "install_requires")
+        stated[""] = parser.get("options", "install_requires")
     if parser.has_section("options.extras_require"):
-        found |= dict(parser.items("options.extras_require"))
-    if any("file:" in value for value in found.values()):
+        stated |= dict(parser.items("options.extras_require"))
+    if any("file:" in value for value in stated.values()):
         return {}
-    return {extra: [line.strip() for line in value.splitlines() if line.strip()] for extra, value in found.items()}
+    return {extra: [line.strip() for line in value.splitlines() if line.strip()] for extra, value in stated.items()}
 
 
 def _valid(version: str) -> str:

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.tags import Tag
 from packaging.utils import canonicalize_name, parse_sdist_filename
 from packaging.version import Version
 
+from reprokit.compat.evaluate import bounds, package_errors
 from reprokit.compat.facts import bundled
+from reprokit.compat.model import Stack
+from reprokit.compat.stack import of_project, resolved_wheels, stack_of
 from reprokit.config import mirror_hint
 from reprokit.display import notify
 from reprokit.errors import NoConnection, SourceError
-from reprokit.recipe.model import Sdist
+from reprokit.recipe.fields import exact_version
+from reprokit.recipe.model import Sdist, Variant
 from reprokit.redact import redact
-from reprokit.supply.fetch.answers import Refusal
-from reprokit.supply.fetch.http import Client
-from reprokit.supply.fetch.measure import Measure
-from reprokit.supply.guard import guarded
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.fetch.download import Measure
+from reprokit.supply.fetch.http import Client, Refusal
+from reprokit.supply.gateway import guarded
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.listing import ListedFile, Listing, index_requirements, sdist_for
 from reprokit.supply.kinds.wheels.pip import PipSettings, nearest_versions, versions
-from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, supported
+from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest, parsed_wheel, supported
 from reprokit.supply.kinds.wheels.projects import with_stubs
-from reprokit.supply.kinds.wheels.wheel_name import parsed_wheel
 from reprokit.supply.lock.model import Distribution
 from reprokit.supply.store import key_of
 from reprokit.untrusted.documents import understood
@@ -36,8 +38,10 @@ from reprokit.untrusted.documents import understood
 if TYPE_CHECKING:
     from reprokit.supply.mirrors.places import Mirrors
 
+
 _AT_ONCE = 8
 _MOST_SDISTS = 50
+T = TypeVar("T")
 
 
 def lock_wheels(
@@ -64,10 +68,10 @@ def lock_wheels(
                 fits = earlier and Version(earlier.version) == Version(package.version) and _rank(earlier.file, tags)
                 if earlier and fits and (allowed is None or earlier.sha256 in allowed):
                     return earlier
-                found = _measured(package, best(_allowed(package, allowed), tags, request.platform), measure)
-                if allowed is not None and found.sha256 not in allowed:
-                    raise SourceError(f"{found.file} has another sha256 than its requirements file allows", name)
-                return found.model_copy(update={"build_only": build_only})
+                distribution = _measured(package, best(_allowed(package, allowed), tags, request.platform), measure)
+                if allowed is not None and distribution.sha256 not in allowed:
+                    raise SourceError(f"{distribution.file} has another sha256 than its requirements file allows", name)
+                return distribution.model_copy(update={"build_only": build_only})
 
         return pool.map(locked, packages)
 
@@ -80,15 +84,15 @@ def lock_wheels(
                 packages, built = _with_sdists(ready, mirrors, preferred(False))
             except uv.Unsatisfied as error:
                 raise _with_wheels(error, request, mirrors) from None
-            found = {wheel.file: wheel for wheel in lock(packages, False)}
+            by_file = {wheel.file: wheel for wheel in lock(packages, False)}
         for project, needed in [*(("", each) for each in builds), *built.items()]:
             tools = replace(request, requirements=needed, sdists=())
             try:
                 more = resolve_versions(tools, mirrors, preferred(True))
             except uv.Unsatisfied as error:
                 raise _with_wheels(_unbuilt(project, error, request), request, mirrors) if project else error from None
-            found = {**{wheel.file: wheel for wheel in lock(more, True)}, **found}
-    return tuple(sorted(found.values(), key=lambda wheel: (wheel.name, wheel.file)))
+            by_file = {**{wheel.file: wheel for wheel in lock(more, True)}, **by_file}
+    return tuple(sorted(by_file.values(), key=lambda wheel: (wheel.name, wheel.file)))
 
 
 def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package:
@@ -111,7 +115,7 @@ def _with_sdists(
     sdists = list(request.sdists)
     while True:
         try:
-            found = resolve_versions(replace(request, sdists=sdists), mirrors, preferred)
+            packages = resolve_versions(replace(request, sdists=sdists), mirrors, preferred)
         except uv.Unsatisfied as error:
             file = sdist_for([error.where, *error.projects], request, listing, taken) if request.builds else None
             if file is None or len(taken) == _MOST_SDISTS:
@@ -124,7 +128,7 @@ def _with_sdists(
             taken[name] = file
             sdists.append(Sdist(package=f"{name}=={version}", requires=index_requirements(requires or (), name)))
         else:
-            return found, {f"{name}=={file.version}": listing.build_requires(file) for name, file in taken.items()}
+            return packages, {f"{name}=={file.version}": listing.build_requires(file) for name, file in taken.items()}
 
 
 def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ...]:
@@ -132,13 +136,13 @@ def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ..
 
     Twice if one block installs what another only builds with.
     """
-    found: dict[tuple[str, str, str, bool], Distribution] = {}
+    by_key: dict[tuple[str, str, str, bool], Distribution] = {}
     for block, wheels in sets.items():
         for wheel in wheels:
             key = (wheel.name, wheel.file, wheel.sha256, wheel.build_only)
-            blocks = found[key].blocks if key in found else ()
-            found[key] = wheel.model_copy(update={"blocks": (*blocks, block)})
-    return tuple(found[key] for key in sorted(found))
+            blocks = by_key[key].blocks if key in by_key else ()
+            by_key[key] = wheel.model_copy(update={"blocks": (*blocks, block)})
+    return tuple(by_key[key] for key in sorted(by_key))
 
 
 def resolve_wheels(request: WheelRequest, mirrors: Mirrors) -> tuple[Distribution, ...]:
@@ -148,19 +152,19 @@ def resolve_wheels(request: WheelRequest, mirrors: Mirrors) -> tuple[Distributio
     checksums = [request.checksums] if request.checksums else []
     constraints = [{"constraints": sorted(request.constraints)}] if request.constraints else []
     key = key_of([sorted(set(request.requirements)), sdists, *where, *checksums, *constraints])
-    known = mirrors.store.remembered("wheels", key)
-    if known is None:
-        known = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors)]
-        mirrors.store.remember("wheels", key, known)
-    return tuple(Distribution.model_validate(wheel) for wheel in known)
+    entries = mirrors.store.remembered("wheels", key)
+    if entries is None:
+        entries = [wheel.model_dump(exclude={"blocks"}) for wheel in lock_wheels(request, mirrors)]
+        mirrors.store.remember("wheels", key, entries)
+    return tuple(Distribution.model_validate(wheel) for wheel in entries)
 
 
-def moved_wheels(locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors) -> list[Moved]:
+def changed_wheels(locked: Sequence[Distribution], request: WheelRequest, mirrors: Mirrors) -> list[UpstreamChange]:
     """Packages that indexes no longer have as locked, and those that a new lock would replace, sorted.
 
     Newer versions that the recipe's pins forbid are ignored. Raises SourceError if an index fails.
     """
-    found: set[Moved] = set()
+    changes: set[UpstreamChange] = set()
     locked = [wheel for wheel in locked if not wheel.build_only]
     kept = {wheel.name: wheel.version for wheel in locked}
     try:
@@ -170,23 +174,23 @@ def moved_wheels(locked: Sequence[Distribution], request: WheelRequest, mirrors:
         name = canonicalize_name(error.where.partition("==")[0])
         if name not in kept:
             raise
-        return [Moved("wheels", name, kept[name], "", "vanished")]
-    there: dict[str, uv.Package] = {canonicalize_name(package.name): package for package in same}
+        return [UpstreamChange("wheels", name, kept[name], "", "vanished")]
+    available: dict[str, uv.Package] = {canonicalize_name(package.name): package for package in same}
     newest: dict[str, str] = {canonicalize_name(package.name): package.version for package in fresh}
     for wheel in locked:
-        if wheel.name not in there:
+        if wheel.name not in available:
             continue  # no longer required: the lock is stale
-        package, version = there[wheel.name], newest.get(wheel.name, wheel.version)
+        package, version = available[wheel.name], newest.get(wheel.name, wheel.version)
         checksums = {file.sha256 for file in package.files if file.file == wheel.file}
         if package.version != wheel.version or not checksums:
-            found.add(Moved("wheels", wheel.name, wheel.version, package.version, "vanished"))
+            changes.add(UpstreamChange("wheels", wheel.name, wheel.version, package.version, "vanished"))
         elif not {wheel.sha256, ""} & checksums:
-            found.add(Moved("wheels", wheel.name, wheel.sha256, checksums.pop(), "changed"))
+            changes.add(UpstreamChange("wheels", wheel.name, wheel.sha256, checksums.pop(), "changed"))
         elif package.yanked:
-            found.add(Moved("wheels", wheel.name, wheel.version, version, "yanked"))
+            changes.add(UpstreamChange("wheels", wheel.name, wheel.version, version, "yanked"))
         elif version != wheel.version:
-            found.add(Moved("wheels", wheel.name, wheel.version, version, "newer"))
-    return sorted(found)
+            changes.add(UpstreamChange("wheels", wheel.name, wheel.version, version, "newer"))
+    return sorted(changes)
 
 
 class IndexUnreachable(NoConnection):
@@ -218,7 +222,7 @@ def resolve_versions(request: WheelRequest, mirrors: Mirrors, preferred: Mapping
     if not request.indexes:
         raise IndexUnreachable(missing, unreachable, own.requirements)
     notify(f"{missing.message}; trying the recipe's indexes too")
-    with guarded(mirrors.store, mirrors.own) as variables:
+    with guarded(mirrors, mirrors.own) as variables:
         try:
             return _asked(request, mirrors, preferred, variables)
         except uv.Unsatisfied as error:
@@ -322,20 +326,22 @@ def _too_young(error: uv.Unsatisfied, request: WheelRequest, mirrors: Mirrors) -
     hint = "take a later day" + (", or a base with an older Python" if base else "")
     for text in filter(None, (error.where, *error.projects)):
         try:
-            asked = Requirement(text)
+            requirement = Requirement(text)
         except InvalidRequirement:
             continue
         files = [
             file
-            for file in listing.files(asked.name)
-            if file.fits(request.platform) and file.version and asked.specifier.contains(file.version, prereleases=True)
+            for file in listing.files(requirement.name)
+            if file.fits(request.platform)
+            and file.version
+            and requirement.specifier.contains(file.version, prereleases=True)
         ]
         first = min((file.uploaded for file in files if file.uploaded), default="")
         if files and not first:
-            what = f"{index} gives no upload times, so it has no {asked} of {day}"
+            what = f"{index} gives no upload times, so it has no {requirement} of {day}"
             return what, "use an index with upload times (PEP 700), or `--as-of now`"
         if first > time:
-            what = f"{index} has no {asked} of {day} for Python {python}: the first was uploaded on {first[:10]}"
+            what = f"{index} has no {requirement} of {day} for Python {python}: the first was uploaded on {first[:10]}"
             return "; ".join(filter(None, [what, base])), hint
     return (f"{base}, so no index has a wheel for it of {day}", hint) if base else None
 
@@ -370,8 +376,8 @@ def best(package: uv.Package, tags: Mapping[Tag, int], platform: Platform) -> uv
         if rank is not None:
             ranked.append((*rank, file.file, file))
     if not ranked:
-        here = f"Python {platform.python} and glibc {platform.glibc}"
-        raise SourceError(f"no file of {package.name}=={package.version} fits {here}", package.name)
+        target = f"Python {platform.python} and glibc {platform.glibc}"
+        raise SourceError(f"no file of {package.name}=={package.version} fits {target}", package.name)
     return max(ranked, key=lambda entry: entry[:-1])[-1]
 
 
@@ -380,8 +386,8 @@ def _rank(file: str, tags: Mapping[Tag, int]) -> tuple[int, tuple[int, str] | tu
     if not file.endswith(".whl"):
         return -len(tags), ()
     wheel = parsed_wheel(file)
-    places = [tags[tag] for tag in wheel[3] if tag in tags] if wheel else []
-    return (-min(places), wheel[2]) if wheel and places else None
+    ranks = [tags[tag] for tag in wheel[3] if tag in tags] if wheel else []
+    return (-min(ranks), wheel[2]) if wheel and ranks else None
 
 
 def _measured(package: uv.Package, file: uv.IndexFile, measure: Measure) -> Distribution:
@@ -395,3 +401,51 @@ def _measured(package: uv.Package, file: uv.IndexFile, measure: Measure) -> Dist
     return Distribution(
         name=canonicalize_name(package.name), version=package.version, file=file.file, sha256=sha256, size=size
     )
+
+
+def within_facts(resolve: Callable[[Sequence[str]], T], stack: Callable[[T], Stack], requirements: Sequence[str]) -> T:
+    """What `resolve` finds with constraints that avoid the errors between its packages, as far as there is such.
+
+    Packages with an exact version in `requirements` keep it. Every constraint that counts leaves fewer errors.
+    """
+    facts, fixed = bundled(), _exact(requirements)
+    constraints: list[str] = []
+    resolution = resolve(constraints)
+    while True:
+        now = stack(resolution)
+        for bound, finding in bounds(facts, now, fixed):
+            try:
+                other = resolve([*constraints, bound])
+            except SourceError:  # also of an index that only this bound needs
+                continue
+            if len(package_errors(facts, stack(other))) < len(package_errors(facts, now)):
+                notify(f"{bound} is required too: {finding.reason}")
+                constraints.append(bound)
+                resolution = other
+                break
+        else:
+            return resolution
+
+
+def wheels_within_facts(
+    variant: Variant, request: WheelRequest, resolve: Callable[[WheelRequest], tuple[Distribution, ...]]
+) -> tuple[Distribution, ...]:
+    """What `resolve` finds for a request, within the facts on the variant's pins and wheels."""
+
+    def bounded(constraints: Sequence[str]) -> tuple[Distribution, ...]:
+        return resolve(replace(request, constraints=[*request.constraints, *constraints]))
+
+    def stack(wheels: tuple[Distribution, ...]) -> Stack:
+        return stack_of(variant, resolved=resolved_wheels(installed(wheels), ""))
+
+    return within_facts(bounded, stack, request.requirements)
+
+
+def installed(wheels: Sequence[Distribution]) -> list[tuple[str, str]]:
+    """Project and version of the wheels that an image gets. The facts are not about what is built from sdists."""
+    return [(w.name, w.version) for w in wheels if not w.build_only and w.file.endswith(".whl")]
+
+
+def _exact(requirements: Sequence[str]) -> Collection[str]:
+    read = map(Requirement, requirements)
+    return {name for each in read if exact_version(each) and (name := of_project(each.name))}

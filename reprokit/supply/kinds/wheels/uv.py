@@ -76,10 +76,7 @@ class Unreachable(SourceError):
 
 
 def resolve(
-    request: WheelRequest,
-    settings: PipSettings,
-    preferred: Mapping[str, str] = {},
-    variables: Mapping[str, str] = {},
+    request: WheelRequest, settings: PipSettings, preferred: Mapping[str, str] = {}, variables: Mapping[str, str] = {}
 ) -> list[Package]:
     """The newest versions that meet all requirements; `preferred` versions (by name) win if they fit.
 
@@ -100,7 +97,7 @@ def resolve(
         command += [f"--no-binary={_name(text)}" for text in sdists]
         command += [f"--python={sys.executable}", "--no-python-downloads", f"--python-version={platform.python}"]
         command += [f"--python-platform={python_platform(platform)}"]
-        command += [*places(settings, request.indexes), *request.as_of.options()]
+        command += [*index_options(settings, request.indexes), *request.as_of.options()]
         done = run_limited(command, environment({**os.environ, **variables}, settings), folder)
         if done.returncode:
             raise explain(redact(done.stderr), platform)
@@ -114,39 +111,39 @@ def resolve(
 def python_platform(platform: Platform) -> str:
     """uv's name for the platform."""
     minor = int(platform.glibc.split(".")[1])
-    known = max((m for m in _GLIBC if m <= minor), default=_GLIBC[0])
-    return f"{platform.machine}-manylinux_2_{known}"
+    supported_minor = max((m for m in _GLIBC if m <= minor), default=_GLIBC[0])
+    return f"{platform.machine}-manylinux_2_{supported_minor}"
 
 
-def places(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
+def index_options(settings: PipSettings, indexes: Sequence[str]) -> list[str]:
     """uv's options for the indexes of pip's settings and of the recipe."""
-    found = ["--index-strategy=unsafe-best-match"]
+    options = ["--index-strategy=unsafe-best-match"]
     # Some projects publish a page of links instead of an index.
     pages = [index for index in indexes if index.endswith(".html")]
-    found += [f"--find-links={place}" for place in [*settings.find_links, *pages]]
-    found += [f"--allow-insecure-host={host}" for host in settings.trusted_hosts]
+    options += [f"--find-links={page}" for page in [*settings.find_links, *pages]]
+    options += [f"--allow-insecure-host={host}" for host in settings.trusted_hosts]
     everywhere = [*settings.extra_indexes, *(index for index in indexes if index not in pages)]
     if settings.index and not settings.own_index:
-        found.append(f"--default-index={settings.index}")
+        options.append(f"--default-index={settings.index}")
     elif not settings.index and everywhere:
-        found.append(f"--default-index={everywhere.pop(0)}")
+        options.append(f"--default-index={everywhere.pop(0)}")
     elif not settings.index:
-        found.append("--no-index")
-    return [*found, *(f"--index={index}" for index in everywhere)]
+        options.append("--no-index")
+    return [*options, *(f"--index={index}" for index in everywhere)]
 
 
 def environment(environ: Mapping[str, str], settings: PipSettings) -> dict[str, str]:
     """uv's environment: pip's settings, and no settings of uv that would change the result."""
-    found = {k: v for k, v in environ.items() if not k.startswith("UV_") or k in _HARMLESS}
-    found |= {"NO_COLOR": "1", "UV_SYSTEM_CERTS": "1"}
+    variables = {k: v for k, v in environ.items() if not k.startswith("UV_") or k in _HARMLESS}
+    variables |= {"NO_COLOR": "1", "UV_SYSTEM_CERTS": "1"}
     bundle = settings.cert or next((environ[k] for k in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if environ.get(k)), "")
     if bundle:
-        found["SSL_CERT_FILE"] = bundle
+        variables["SSL_CERT_FILE"] = bundle
     if settings.client_cert:
-        found["SSL_CLIENT_CERT"] = settings.client_cert
+        variables["SSL_CLIENT_CERT"] = settings.client_cert
     if settings.proxy:
-        found |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), settings.proxy)
-    return found
+        variables |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), settings.proxy)
+    return variables
 
 
 def _uv() -> str:
@@ -179,14 +176,14 @@ def _as_pylock(versions: Mapping[str, str]) -> str:
 
 def _packages(pylock: dict[str, Any], yanked: set[str], indexes: Sequence[str]) -> list[Package]:
     """The packages of a pylock.toml (PEP 751)."""
-    found = []
+    packages = []
     for entry in pylock.get("packages", []):
         if "archive" in entry:
             continue  # stands for a project of git
         name, version = entry["name"], entry["version"]
         files = tuple(_file(file, indexes) for file in entry.get("wheels") or [entry["sdist"]])
-        found.append(Package(name, version, files, f"{name}=={version}" in yanked))
-    return found
+        packages.append(Package(name, version, files, f"{name}=={version}" in yanked))
+    return packages
 
 
 def _file(entry: dict[str, Any], indexes: Sequence[str]) -> IndexFile:
@@ -218,7 +215,7 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
         return EngineError("the disk is full", hint="free space below the home folder, where uv keeps its cache")
     if "No solution found" in words:
         unsatisfied = _unsatisfied(words, hints, platform)
-        named = [*_MISSING.findall(words), *("".join(found) for found in _PROJECT.findall(words))]
+        named = [*_MISSING.findall(words), *("".join(project) for project in _PROJECT.findall(words))]
         unsatisfied.projects = tuple(dict.fromkeys(named))
         unsatisfied.unusable = tuple(dict.fromkeys(_UNUSABLE.findall(words)))
         return unsatisfied
@@ -235,15 +232,15 @@ def explain(stderr: str, platform: Platform) -> ReprokitError:
 
 
 def _unsatisfied(words: str, hints: str, platform: Platform) -> Unsatisfied:
-    here = f"Python {platform.python} and glibc {platform.glibc}"
+    target = f"Python {platform.python} and glibc {platform.glibc}"
     if missing := re.search(r"Because there is no version of (\S+) and you require \1", words):
         return Unsatisfied(f"no index has {missing[1]}", missing[1])
     if unknown := re.search(r"Because (\S+) was not found in the ", words):
-        return Unsatisfied(f"no index has a wheel of {unknown[1]} for {here}", unknown[1], "is the name right?")
+        return Unsatisfied(f"no index has a wheel of {unknown[1]} for {target}", unknown[1], "is the name right?")
     none = r"Because (?:only |all versions of )?(\S+?)(?: is available and \S+)? ha(?:s|ve) no (?:usable )?wheels"
     if unusable := re.search(none, words):
         if "building from source is disabled" in hints or not hints:
             hints = "list a release without a wheel under `sdists`: it is built inside the image"
-        return Unsatisfied(f"no wheel of {unusable[1]} for {here}", unusable[1], hints)
+        return Unsatisfied(f"no wheel of {unusable[1]} for {target}", unusable[1], hints)
     causes = re.sub(r"^No solution found when resolving dependencies:?\s*", "", words)
     return Unsatisfied(f"the wheels do not fit together: {causes[:600]}", hint=hints or "loosen or correct a pin")

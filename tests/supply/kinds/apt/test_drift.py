@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reprokit.supply.kinds.apt.drift import drifts, dropped, moved_packages
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.apt.install import changed_packages, drifts, dropped
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import AptPackage
 
 
@@ -25,9 +25,9 @@ def test_each_difference_is_named():
 
 def test_what_moved_is_told_from_what_vanished():
     locked = [package("curl", "1"), package("gone", "3"), package("lib", "2")]
-    assert moved_packages("apt", locked, {"curl": "2", "lib": "2"}) == [
-        Moved("apt", "curl", "1", "2", "newer"),
-        Moved("apt", "gone", "3", "", "vanished"),
+    assert changed_packages("apt", locked, {"curl": "2", "lib": "2"}) == [
+        UpstreamChange("apt", "curl", "1", "2", "newer"),
+        UpstreamChange("apt", "gone", "3", "", "vanished"),
     ]
 
 

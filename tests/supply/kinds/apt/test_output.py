@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from reprokit.supply.kinds.apt.output import as_of, listed, packages_of
+from reprokit.supply.kinds.apt.resolve import as_of, listed, packages_of
 from reprokit.supply.kinds.apt.settings import remembered
 from reprokit.supply.store import Store
 

@@ -15,11 +15,10 @@ from reprokit.errors import SourceError, UsageError
 from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.blocks import templates
 from reprokit.supply.fetch.pool import fetch_all
-from reprokit.supply.kinds.apt import container, resolve
-from reprokit.supply.kinds.apt.container import WITHOUT_VENDOR, BaseApt, CommandResult
+from reprokit.supply.kinds.apt import resolve
 from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
-from reprokit.supply.kinds.apt.resolve import lock_apt, moved_apt
-from reprokit.supply.kinds.kind import Moved, Tools
+from reprokit.supply.kinds.apt.resolve import WITHOUT_VENDOR, BaseApt, CommandResult, changed_apt, lock_apt
+from reprokit.supply.kinds.kind import Tools, UpstreamChange
 from reprokit.supply.lock.model import AptPackage
 from reprokit.supply.store import Store
 from tests.support.apt_archive import Archive
@@ -157,7 +156,7 @@ def test_the_container_holds_no_proxy_and_goes(engine, base, archive, store, mon
         assert "http_proxy=http://127.0.0.1:" in apt.ask(["env"]).output
     assert engine.container(apt._container.name) is None
     # A vendor's lists are omitted as the image omits them.
-    monkeypatch.setattr(container, "_TRIES", 1)
+    monkeypatch.setattr(resolve, "_TRIES", 1)
     assert WITHOUT_VENDOR in (templates() / "blocks/base.j2").read_text()
     with pytest.raises(SourceError, match=r"cannot download the package lists of me/cuda:1: .*127\.0\.0\.2:9"):
         lock_apt([AptInstall("apt", ("app",))], tools(engine, replace(base, reference="me/cuda:1"), store))
@@ -191,16 +190,16 @@ def test_what_moved_and_what_takes_the_place_of_what_was_dropped(engine, base, a
     archive.publish(EARLY)
     installs = [AptInstall("apt", ("app",))]
     locked, _ = lock_apt(installs, tools(engine, base, store))
-    assert moved_apt(installs, locked, tools(engine, base, store)) == []
+    assert changed_apt(installs, locked, tools(engine, base, store)) == []
     for file in (old, gone, archive.folder / "pool/main/app_1.0_all.deb"):
         file.unlink()
     archive.deb("app", "1.1", Depends="lib")
     archive.deb("lib", "1.0+deb12u1")
     archive.publish(LATE)
-    assert moved_apt(installs, locked, tools(engine, base, store)) == [
-        Moved("apt", "app", "1.0", "1.1", "newer"),
-        Moved("apt", "gone", "1.0", "", "vanished"),
-        Moved("apt", "lib", "1.0", "1.0+deb12u1", "newer"),
+    assert changed_apt(installs, locked, tools(engine, base, store)) == [
+        UpstreamChange("apt", "app", "1.0", "1.1", "newer"),
+        UpstreamChange("apt", "gone", "1.0", "", "vanished"),
+        UpstreamChange("apt", "lib", "1.0", "1.0+deb12u1", "newer"),
     ]
     packages, as_of = lock_apt(installs, tools(engine, base, store))
     assert [(p.name, p.version) for p in packages] == [("app", "1.1"), ("lib", "1.0+deb12u1")]
@@ -269,4 +268,4 @@ def test_nothing_is_resolved_if_all_is_followed(today: Today, store: Store):
     packages, as_of = lock_apt([PYTHON], SimpleNamespace(store=store), followed)  # type: ignore[arg-type]
     assert [p.blocks for p in packages] == [("python",)] and as_of == followed.as_of and not today.installs
     unused = Tools(local_mirrors(store), None, pytest.fail)
-    assert lock_apt([], unused) == ((), "") and moved_apt([], (), unused) == []
+    assert lock_apt([], unused) == ((), "") and changed_apt([], (), unused) == []

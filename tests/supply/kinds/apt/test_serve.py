@@ -11,6 +11,7 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt import deb
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment
@@ -37,7 +38,7 @@ def served(packages: list[Path], store: Store) -> ServedSet:
 
 @pytest.fixture
 def gateway(store: Store, served: ServedSet):
-    with Gateway(store, served) as running:
+    with Gateway(Mirrors(store), served) as running:
         yield running
 
 
@@ -116,22 +117,22 @@ def test_the_same_packages_are_the_same_archive_and_opened_once(
     store: Store, served: ServedSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     other_way_round = ServedSet(apt=tuple(reversed(served.of("apt"))))
-    with Gateway(store, served) as first:
+    with Gateway(Mirrors(store), served) as first:
         content = pages(first)
     monkeypatch.setattr(deb, "control", None)
-    with Gateway(store, other_way_round) as second:
+    with Gateway(Mirrors(store), other_way_round) as second:
         assert pages(second) == content
     assert served.arguments() == other_way_round.arguments()
     fewer = ServedSet(apt=served.of("apt")[1:])
     assert fewer.arguments()["REPROKIT_APT"] != served.arguments()["REPROKIT_APT"]
-    with pytest.raises(SourceError) as caught, Gateway(Store(tmp_path / "empty"), served):
+    with pytest.raises(SourceError) as caught, Gateway(Mirrors(Store(tmp_path / "empty")), served):
         pass
     assert caught.value.message in {f"{p.name} {p.version} is not in the store" for p in served.of("apt")}
 
 
 def test_no_packages_at_all(store: Store):
-    with Gateway(store, ServedSet(apt=())) as gateway:
+    with Gateway(Mirrors(store), ServedSet(apt=())) as gateway:
         assert ask(gateway, f"{gateway.inputs.arguments()['REPROKIT_APT']}./Packages")[1] == b""
-    with Gateway(store, ServedSet()) as gateway:
-        assert "REPROKIT_APT" not in gateway.inputs.arguments()
+    with Gateway(Mirrors(store)) as gateway:
+        assert "REPROKIT_APT" not in ServedSet().arguments()
         assert ask(gateway, "http://apt.reprokit.invalid/0/./Packages")[0].status == 404

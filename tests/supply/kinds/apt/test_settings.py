@@ -18,7 +18,6 @@ from reprokit.supply.kinds.apt.settings import (
 )
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.mirrors.places import Mirrors
-from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask
 from tests.support.fetching import HOSTS
@@ -64,7 +63,7 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
         "/debian/pool/main/c.deb": (200, {}, b"only in the archive"),
         "/debian/pool/main/a.deb": (200, {}, b"from the archive"),
     }
-    with socket.socket() as taken, Gateway(store, ServedSet(), archives=("127.0.0.1",)) as gateway:
+    with socket.socket() as taken, Gateway(Mirrors(store), archives=("127.0.0.1",)) as gateway:
         taken.bind(("127.0.0.1", 0))
         dead = f"http://127.0.0.1:{taken.getsockname()[1]}"
         mine = f"debian=http://me:p%40ss@localhost:{upstream.port}/mine/{{path}}"
@@ -86,9 +85,8 @@ def test_the_gateway_asks_mirrors_first_and_the_archive_where_they_fail(store: S
 
 def test_apts_own_proxy_carries_what_is_apts(store: Store, upstream: Upstream):
     upstream.answers |= {"/debian/dists/x": (200, {}, b"via apt's proxy")}
-    with Gateway(store, ServedSet()) as gateway:
-        host = AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
-        gateway.mirrors = Mirrors(store, Configuration(hosts=HOSTS), pip=PipSettings(), apt=host)
+    host = AptSettings({}, {"": f"http://127.0.0.1:{upstream.port}"})
+    with Gateway(Mirrors(store, Configuration(hosts=HOSTS), pip=PipSettings(), apt=host)) as gateway:
         assert ask(gateway, "http://archive.invalid/debian/dists/x")[1] == b"via apt's proxy"
         assert ask(gateway, "http://archive.invalid/other")[0].status == 502
 

@@ -19,11 +19,10 @@ from reprokit.image.base.resolve import BaseImage
 from reprokit.image.render import render
 from reprokit.recipe.find import Target
 from reprokit.recipe.load import load_text
-from reprokit.supply.gateway import Gateway
-from reprokit.supply.kinds.conda.environment import environment
-from reprokit.supply.kinds.conda.prefix import PLACE, Prefix
+from reprokit.supply.gateway import Gateway, pass_all
+from reprokit.supply.kinds.conda.environment import PLACE, Prefix, environment
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.policy import pass_all
+from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask
@@ -80,7 +79,7 @@ def test_an_environment_is_linked_for_its_place_and_tells_nothing_of_this_host(
 
 def test_it_is_served_for_its_packages_only(store: Store, packages):
     elsewhere = "http://conda.reprokit.invalid/0123456789abcdef/environment.tar"
-    with Gateway(store, ServedSet(conda=packages)) as gateway:
+    with Gateway(Mirrors(store), ServedSet(conda=packages)) as gateway:
         address = f"{gateway.inputs.arguments()['REPROKIT_CONDA']}environment.tar"
         answer, body = ask(gateway, address)
         made = environment(packages, store)
@@ -88,10 +87,10 @@ def test_it_is_served_for_its_packages_only(store: Store, packages):
         assert ask(gateway, elsewhere)[0].status == 404
         made.unlink()
         store.path(packages[0].sha256).write_bytes(b"no package")
-    with Gateway(store, ServedSet(conda=packages)) as gateway:
+    with Gateway(Mirrors(store), ServedSet(conda=packages)) as gateway:
         answer, body = ask(gateway, address)
         assert answer.status == 500 and b"cannot be linked" in body
-    with Gateway(store, ServedSet()) as gateway:
+    with Gateway(Mirrors(store)) as gateway:
         assert ask(gateway, elsewhere)[0].status == 404
 
 

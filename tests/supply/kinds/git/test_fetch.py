@@ -13,7 +13,7 @@ import pytest
 
 from reprokit.config import Configuration
 from reprokit.errors import EngineError, SourceError
-from reprokit.supply.fetch.stop import Stop
+from reprokit.supply.fetch.download import Stop
 from reprokit.supply.kinds.git import fetch as fetch_git_module
 from reprokit.supply.kinds.git.command import GitFailed, git
 from reprokit.supply.kinds.git.fetch import ensure, fetch_git

@@ -9,12 +9,12 @@ from pydantic import ValidationError
 from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError, UsageError
 from reprokit.recipe.model import Source
-from reprokit.supply.kinds.git.archive import archive_of
 from reprokit.supply.kinds.git.command import GitFailed, first_cause
 from reprokit.supply.kinds.git.fetch import unread
-from reprokit.supply.kinds.git.resolve import lock_git, moved_git
+from reprokit.supply.kinds.git.resolve import changed_commits, lock_git
+from reprokit.supply.kinds.git.serve import archive_of
 from reprokit.supply.kinds.git.store import folder_of, submodule_url
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.served_set import ServedSet
@@ -86,14 +86,14 @@ def test_what_moved(repositories: Repositories, store: Store):
     repositories.git("team/tool", "tag", "v2")
     named = [source("team/tool", one, ref=ref) for ref in ("main", "v1", "v2", "")]
     locked = lock(named[0], store)
-    assert moved_git(named, locked, local_mirrors(store)) == []
+    assert changed_commits(named, locked, local_mirrors(store)) == []
     two = repositories.commit("team/tool", {"a": "2"})
     repositories.git("team/tool", "tag", "-f", "v1")
     repositories.git("team/tool", "tag", "-d", "v2")
-    assert moved_git(named, locked, local_mirrors(store)) == [
-        Moved("git", "s main", one, two, "newer"),
-        Moved("git", "s v1", one, two, "changed"),
-        Moved("git", "s v2", one, "", "vanished"),
+    assert changed_commits(named, locked, local_mirrors(store)) == [
+        UpstreamChange("git", "s main", one, two, "newer"),
+        UpstreamChange("git", "s v1", one, two, "changed"),
+        UpstreamChange("git", "s v2", one, "", "vanished"),
     ]
 
 
@@ -104,9 +104,11 @@ def test_a_commit_that_its_repository_has_no_more(repositories: Repositories, st
     repositories.git("team/tool", *who, "commit", "-q", "--amend", "-m", "b")
     repositories.git("team/tool", "reflog", "expire", "--expire=now", "--all")
     repositories.git("team/tool", "gc", "-q", "--prune=now")
-    assert moved_git([], locked, local_mirrors(store)) == [Moved("git", "forge.test/team/tool", old, "", "vanished")]
+    assert changed_commits([], locked, local_mirrors(store)) == [
+        UpstreamChange("git", "forge.test/team/tool", old, "", "vanished")
+    ]
     (repositories.root / "team" / "tool.git").rename(repositories.root / "away")
-    unknown = moved_git([source("team/tool", old, ref="main")], locked, local_mirrors(store))
+    unknown = changed_commits([source("team/tool", old, ref="main")], locked, local_mirrors(store))
     assert [(m.name, m.what) for m in unknown] == [("forge.test/team/tool", "unknown"), ("s main", "unknown")]
     assert all("tool" in m.upstream for m in unknown)
 
@@ -118,7 +120,7 @@ def test_a_mirror_answers_for_a_repository_that_cannot_be_reached(repositories: 
     locked = [GitCommit(url="https://unreached.test/team/tool", commit=c, tree="2" * 40) for c in (one, "1" * 40)]
     named = [source("team/tool", one, ref="main").model_copy(update={"git": locked[0].url})]
     entry = MirrorEntry("git", f"file://{repositories.root}/{{owner}}/{{repo}}.git", "test")
-    newer, unknown = moved_git(named, locked, local_mirrors(store, entry))
+    newer, unknown = changed_commits(named, locked, local_mirrors(store, entry))
     assert (newer.name, newer.locked, newer.what, newer.upstream) == ("s main", one, "newer", two)
     assert (unknown.name, unknown.locked, unknown.what) == ("unreached.test/team/tool", "1" * 40, "unknown")
     assert "unreached.test cannot be reached" in unknown.upstream

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from reprokit.supply.hosts import FailingHosts
 from reprokit.supply.kinds.kind import content_key
-from reprokit.supply.kinds.wheels.index import Lookup, NoSuchPage, is_folder_of_files, links_of
+from reprokit.supply.kinds.wheels.index import Get, NoSuchPage, WheelIndex, is_folder_of_files, links_of
 from reprokit.supply.kinds.wheels.listing import ListedFile
-from reprokit.supply.kinds.wheels.platform import NOW, AsOf, Platform
-from reprokit.supply.kinds.wheels.wheel_name import parsed_wheel
+from reprokit.supply.kinds.wheels.platform import NOW, AsOf, Platform, parsed_wheel
 from reprokit.supply.lock.model import Distribution
+from reprokit.supply.store import Store
 
 A, B = "a" * 64, "b" * 64
 FILE = "torch-1.12.1+cu113-cp38-cp38-linux_x86_64.whl"
@@ -32,8 +33,12 @@ def pages(**texts: str):
     return get, asked
 
 
-def find(lookup: Lookup, *question: str) -> list[str]:
-    return list(lookup.find(*question))
+def index_of(get: Get) -> WheelIndex:
+    return WheelIndex((), FailingHosts(Store()), get)
+
+
+def find(index: WheelIndex, *question: str) -> list[str]:
+    return list(index.find(*question))
 
 
 def test_html_relative_escaped_and_with_hash():
@@ -41,7 +46,7 @@ def test_html_relative_escaped_and_with_hash():
     based = f'<base href="https://files.test/d/"><a href="x.whl#sha256={B}">x</a><a href="y.whl">y</a>'
     torch = f'<!DOCTYPE html><body><a href="../../whl/{quoted}#sha256={A}">x</a>'
     get, asked = pages(torch=torch, p=based, **{"stable.html": '<a href="cu/x.whl">x</a>'})
-    lookup = Lookup(get)
+    lookup = index_of(get)
     assert find(lookup, "https://i.test/cu/simple/", "Torch", FILE, A) == [f"https://i.test/cu/whl/{quoted}"]
     assert find(lookup, "https://i.test/cu/simple", "torch", "other.whl", A) == []
     assert asked == ["https://i.test/cu/simple/torch/"]  # the page is asked for once
@@ -56,8 +61,8 @@ def test_html_relative_escaped_and_with_hash():
 def test_json():
     files = [{"filename": "x.whl", "url": "/f/x.whl", "hashes": {"sha256": A}}, {"filename": "z.whl", "url": "z.whl"}]
     get, _ = pages(p=json.dumps({"meta": {"api-version": "1.1"}, "files": files}))
-    assert find(Lookup(get), "https://i.test/simple", "P", "x.whl", A) == ["https://i.test/f/x.whl"]
-    assert find(Lookup(get), "https://i.test/simple", "P", "z.whl", A) == ["https://i.test/simple/p/z.whl"]
+    assert find(index_of(get), "https://i.test/simple", "P", "x.whl", A) == ["https://i.test/f/x.whl"]
+    assert find(index_of(get), "https://i.test/simple", "P", "z.whl", A) == ["https://i.test/simple/p/z.whl"]
 
 
 def test_the_indexs_credentials_go_to_its_own_host_only():
@@ -77,7 +82,7 @@ def test_folders_of_files_and_of_pages(tmp_path: Path):
     files.mkdir()
     (files / FILE).touch()
     (simple / "pkg" / "index.html").write_text(f'<a href="../../files/{FILE}#sha256={A}">x</a>')
-    lookup = Lookup(get)
+    lookup = index_of(get)
     assert find(lookup, files.as_uri(), "torch", FILE, A) == [(files / FILE).as_uri()]
     assert find(lookup, simple.as_uri(), "pkg", FILE, A) == [(files / FILE).as_uri().replace("%2B", "+")]
     assert find(lookup, simple.as_uri(), "pkg", FILE, B) == []
@@ -91,7 +96,7 @@ def test_a_place_that_fails_is_the_callers_to_judge():
         raise OSError("stalled")
 
     with pytest.raises(OSError, match="stalled"):
-        find(Lookup(get), "https://i.test", "p", "x.whl", A)
+        find(index_of(get), "https://i.test", "p", "x.whl", A)
 
 
 def test_the_key_of_a_set_is_that_of_its_content():

@@ -9,10 +9,10 @@ import pytest
 from reprokit.config import Configuration
 from reprokit.errors import ReprokitError, SourceError
 from reprokit.supply.kinds.git.resolve import lock_commits
+from reprokit.supply.kinds.wheels import package_index
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import WheelRequest
 from reprokit.supply.kinds.wheels.resolve import lock_wheels
-from reprokit.supply.kinds.wheels.serve import index as served_index
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
@@ -47,7 +47,7 @@ def test_an_sdist_brings_what_its_build_requires(json_index: Index, mirrors: Mir
     found = lock_wheels(request, mirrors)
     assert names(found) == ["low==1.0", "old==1.4", "setuptools==59.0", "setuptools==80.0", "wheel==0.36"]
     assert [wheel.version for wheel in found if wheel.build_only] == ["59.0", "0.36"]
-    site = served_index(found)
+    site = package_index(found)
     site.prepare(store, Path())
     assert site.files["constraints-txt"] == b"low==1.0\nold==1.4\nsetuptools==80.0\n"
     # The same entries stay when newer ones come.

@@ -11,11 +11,11 @@ import pytest
 from reprokit.config import MirrorEntry
 from reprokit.errors import SourceError
 from reprokit.recipe.model import Sdist
-from reprokit.supply.kinds.kind import Moved
+from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
-from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, moved_wheels
+from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, changed_wheels
 from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store, sha256_of
 from tests.support.fetching import local_mirrors
@@ -171,7 +171,7 @@ def test_what_moved(tmp_path: Path, lock: Lock, store: Store, upstream: Upstream
     mirrors = only(store, serve(upstream, "mine", *wheels, hashes=True))
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "cache"))
     locked = lock(names, mirrors=mirrors)
-    assert moved_wheels(locked, WheelRequest(names, PYTHON_311), mirrors) == []
+    assert changed_wheels(locked, WheelRequest(names, PYTHON_311), mirrors) == []
 
     newer = make_wheel(elsewhere, "newer", "2.0")
     other = make_wheel(elsewhere, "changed", "1.0", ("same",))
@@ -184,16 +184,16 @@ def test_what_moved(tmp_path: Path, lock: Lock, store: Store, upstream: Upstream
     wanted = [name if name != "yanked" else "yanked==1.0" for name in names]
     monkeypatch.setenv("UV_CACHE_DIR", str(tmp_path / "empty"))
     by_name = {wheel.name: wheel for wheel in locked}
-    assert moved_wheels(locked, WheelRequest(wanted, PYTHON_311), mirrors) == [
-        Moved("wheels", "changed", by_name["changed"].sha256, sha256_of(other), "changed"),
-        Moved("wheels", "gone", "1.0", "1.1", "vanished"),
-        Moved("wheels", "newer", "1.0", "2.0", "newer"),
-        Moved("wheels", "yanked", "1.0", "1.0", "yanked"),
+    assert changed_wheels(locked, WheelRequest(wanted, PYTHON_311), mirrors) == [
+        UpstreamChange("wheels", "changed", by_name["changed"].sha256, sha256_of(other), "changed"),
+        UpstreamChange("wheels", "gone", "1.0", "1.1", "vanished"),
+        UpstreamChange("wheels", "newer", "1.0", "2.0", "newer"),
+        UpstreamChange("wheels", "yanked", "1.0", "1.0", "yanked"),
     ]
     # No version meets this pin any more.
     pinned = ["same", "gone==1.0"]
-    assert moved_wheels(locked, WheelRequest(pinned, PYTHON_311), mirrors) == [
-        Moved("wheels", "gone", "1.0", "", "vanished")
+    assert changed_wheels(locked, WheelRequest(pinned, PYTHON_311), mirrors) == [
+        UpstreamChange("wheels", "gone", "1.0", "", "vanished")
     ]
 
 

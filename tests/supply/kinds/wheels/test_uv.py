@@ -13,16 +13,16 @@ from reprokit.compat.stack import resolved_wheels
 from reprokit.errors import EngineError, SourceError
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform
+from reprokit.supply.kinds.wheels.resolve import within_facts
 from reprokit.supply.kinds.wheels.uv import (
     Unreachable,
     Unsatisfied,
     environment,
     explain,
-    places,
+    index_options,
     python_platform,
     with_credentials,
 )
-from reprokit.supply.kinds.wheels.within_facts import within_facts
 
 HERE = Platform("3.8", "2.31")
 NONE = "error: No solution found when resolving dependencies\n  cause: Because "
@@ -118,7 +118,7 @@ def test_platforms_that_uv_does_not_know_become_the_next_older_one(glibc: str, e
     ],
 )
 def test_pips_settings_in_uvs_words(settings: PipSettings, indexes: tuple[str, ...], expected: list[str]):
-    assert places(settings, indexes) == ["--index-strategy=unsafe-best-match", *expected]
+    assert index_options(settings, indexes) == ["--index-strategy=unsafe-best-match", *expected]
 
 
 def test_what_uv_sees_of_the_environment():

@@ -18,8 +18,7 @@ import pytest
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.locked_input import Commit
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep.collect import free, plan
-from reprokit.supply.upkeep.verify import verify
+from reprokit.supply.upkeep import free, plan, verify
 from tests.support.stores import a_lock, export_inputs, import_from, plain, put, with_trees, write_recipe
 
 CONTENTS = [bytes([n]) * 100_000 for n in range(30)]
@@ -28,7 +27,7 @@ SERVER = """
 import os, shutil, sys
 from pathlib import Path
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep.collect import free, plan
+from reprokit.supply.upkeep import free, plan
 from tests.support.stores import export_inputs, import_from, put
 
 def collect(store):

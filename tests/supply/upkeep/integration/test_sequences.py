@@ -14,11 +14,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from reprokit.supply import upkeep
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.store import Store
-from reprokit.supply.upkeep import collect
-from reprokit.supply.upkeep.collect import YOUNG_S
-from reprokit.supply.upkeep.verify import repair, verify
+from reprokit.supply.upkeep import YOUNG_S, repair, verify
 from tests.support.stores import a_lock, overwrite, plain, put
 
 CONTENT = st.sampled_from([b"a", b"bb", b"ccc", b"dddd", b"eeeee"])
@@ -104,7 +103,7 @@ class Sequences(RuleBasedStateMachine):
 
     def _free(self, everything: bool, after_s: int) -> None:
         with self.store.alone():
-            collect.free(self.store, collect.plan(self.store, everything, time.time() + after_s))
+            upkeep.free(self.store, upkeep.plan(self.store, everything, time.time() + after_s))
 
     @invariant()
     def what_is_there_is_right(self) -> None:

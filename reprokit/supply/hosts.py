@@ -1,24 +1,30 @@
-"""Hosts that cannot be reached, so that a command does not ask them for every file."""
+"""Hosts that fail: those that this command cannot reach, and those that failed recently in any command."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from urllib.parse import urlsplit
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote, urlsplit
+
+if TYPE_CHECKING:
+    from reprokit.supply.store import Store
 
 _FAILURES = 2  # one may be an accident
 _PATIENCE_S = 10.0  # a host that has answered may be restarting
 _LOST_S = 300.0  # a build may last for hours, and the network may come back
 _MOST = 10_000  # hosts; a build chooses the names that it asks the gateway for
 _PORTS = {"http": 80, "https": 443}
+_REMEMBERED = "mirrors"
+_BACK_OFF_S = 3600
 
 
 class LostHosts:
     """Hosts to which no connection is possible: the name does not resolve, or the host refuses or does not answer.
 
     A host is lost after two failures in a row. If it has answered before, the failures must also go on for 10 s. A lost
-    host is not asked again for 5 minutes. Threads may share it.
+    host gets no request for 5 minutes. Threads may share it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -46,7 +52,7 @@ class LostHosts:
                 self._lost[host] = (why, now)
 
     def lose(self, url: str, why: str) -> None:
-        """Record a host that another program has asked in vain, several times."""
+        """Record a host that another program could not reach several times."""
         with self._lock:
             self._lost[_host(url)] = (why, self._clock())
 
@@ -86,3 +92,56 @@ def _host(url: str) -> str:
         return f"{address.hostname}:{address.port or _PORTS.get(address.scheme, 0)}"
     except ValueError:
         return url
+
+
+class FailingHosts:
+    """The recent failures of each host, kept in the store's index. Threads and processes may share them.
+
+    A host that failed twice is in back-off for an hour.
+    """
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store, self._clock = store, clock
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[int, float]] = {}
+
+    def report(self, url: str, error: str | None) -> None:
+        """Record that the address's host failed, or with None that it works."""
+        if url.startswith("file:"):
+            return
+        host, now = _server(url), self._clock()
+        with self._lock:
+            failures, _ = before = self._recent(host)
+            after = (0, 0.0) if error is None else (failures + 1, now)
+            if after[0] == before[0] or before[0] >= _FAILURES < after[0]:
+                return
+            self._known[host] = after
+            self._store.remember(_REMEMBERED, quote(host, safe=""), {"failures": after[0], "at": after[1]})
+
+    def order(self, urls: Iterable[str]) -> list[str]:
+        """The same addresses, each once, those of hosts in back-off last."""
+        return sorted(dict.fromkeys(urls), key=self.in_back_off)
+
+    def in_back_off(self, url: str) -> bool:
+        if url.startswith("file:"):
+            return False
+        with self._lock:
+            return self._recent(_server(url))[0] >= _FAILURES
+
+    def _recent(self, host: str) -> tuple[int, float]:
+        """Number of failures within the last hour, and the time of the latest."""
+        if host not in self._known:
+            self._known[host] = self._read(host)
+        failures, at = self._known[host]
+        return (failures, at) if self._clock() - at < _BACK_OFF_S else (0, 0.0)
+
+    def _read(self, host: str) -> tuple[int, float]:
+        kept = self._store.remembered(_REMEMBERED, quote(host, safe=""))
+        try:
+            return int(kept["failures"]), float(kept["at"])
+        except (TypeError, ValueError, LookupError):  # nothing, or written by another version
+            return 0, 0.0
+
+
+def _server(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2].lower()

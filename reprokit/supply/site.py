@@ -15,6 +15,7 @@ from reprokit.supply.store import Store
 if TYPE_CHECKING:
     from reprokit.supply.gateway import Handler
 
+
 # A page, a file, or a function that makes the file at each request.
 Content = bytes | Path | Callable[[], Path]
 
@@ -24,8 +25,8 @@ class Site:
     """Files at `http://KIND.reprokit.invalid/KEY/ROOT`, one set of a kind: a `kind.InputServer`.
 
     `contents` returns them by their paths below that address. Paths are compared as `canonical` writes them. Missing
-    files are recorded by the gateway unless they are `optional`. If not `declared`, the build is not given the address,
-    and asks for the original ones.
+    files are recorded by the gateway unless they are `optional`. If not `declared`, the build requests the original
+    addresses instead.
     """
 
     kind: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from reprokit.supply.fetch.lost import LostHosts
+from reprokit.supply.hosts import LostHosts
 
 HOST = "https://one.test/a"
 
