@@ -5,6 +5,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import secrets
 import shlex
 import stat
 from functools import cache
@@ -157,6 +158,18 @@ def private(folder: Path, shared: bool = False) -> Path:
         elif mode & (others := 0o027 if shared and not mode & 0o007 else 0o077):
             os.fchmod(inner.fileno(), mode & ~others)
     return folder
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file below `home`, `state` or `data` that only its owner can read. Raises OSError, EngineError."""
+    new = private(path.parent) / f".{path.name}.{secrets.token_hex(8)}"
+    try:
+        # Output may hold secrets of its owner.
+        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(data)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
 
 
 def config_file() -> Path:

@@ -33,7 +33,7 @@ def write(error: Exception, program: str) -> Path:
     text = masking(environment_secrets(os.environ))(redact("\n".join(lines)))
     last.keep_text(text)
     path = paths.state() / "failures" / f"bug-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.log"
-    last.write_private(path, text.encode("utf-8", "replace"))
+    paths.write_private(path, text.encode("utf-8", "replace"))
     return path
 
 

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import IO
 
 from reprokit.explain.ending import LAST_WORDS
-from reprokit.explain.load import Matcher, matcher, status
+from reprokit.explain.load import Matcher, matcher
 from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
 from reprokit.explain.place import shortened, unstamped
 from reprokit.explain.scan import NEAR, WARNING, Hit, Scan, captured, scan, warns
@@ -89,7 +89,7 @@ def _with_status(cause: Cause, rules: Matcher) -> Cause:
     rule = rules.rules.get(cause.rule)
     if rule is not None and rule.kind in ("exact", "symptom"):
         return cause
-    known = status(cause.text) or status(cause.cause)
+    known = rules.status(cause.text) or rules.status(cause.cause)
     return cause._replace(cause=f"{cause.cause}; {known[0]} means: {known[1]}") if known else cause
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import os
-import secrets
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -185,19 +183,7 @@ def _write(log: bytes, subject: Subject | None, error: bool = False) -> None:
     )
     line = _WHAT_FAILED + json.dumps(asdict(failure)).encode() + b"\n"
     with contextlib.suppress(OSError, ReprokitError):
-        write_private(log_path(), log + (b"" if log.endswith(b"\n") else b"\n") + line)
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Write a file of the state folder that only its owner can read. Raises OSError, EngineError."""
-    new = paths.private(path.parent) / f".{path.name}.{secrets.token_hex(8)}"
-    try:
-        # Output may hold secrets of its owner.
-        with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            file.write(data)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+        paths.write_private(log_path(), log + (b"" if log.endswith(b"\n") else b"\n") + line)
 
 
 @contextlib.contextmanager

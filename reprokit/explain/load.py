@@ -1,83 +1,110 @@
-"""The rules that come with reprokit, and the user's own beside its configuration file."""
+"""The rules that come with reprokit, compiled once, and the user's own beside its configuration file."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
-from functools import lru_cache
+from contextlib import suppress
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
-from reprokit.errors import UsageError
+from reprokit import paths
+from reprokit.errors import ReprokitError, UsageError
+from reprokit.explain.index import WordIndex, indexed
 from reprokit.explain.literals import FixedText, literals
 from reprokit.explain.loose import escaped, freed, marked
-from reprokit.explain.model import BUNDLED, LogRule, Signs
-from reprokit.paths import config_file
+from reprokit.explain.model import Change, LogRule, Signs
 from reprokit.recipe.yaml import FastLoader, read
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import first_fault
 from reprokit.untrusted.patterns import PatternSet, compiled_bytes
 
 FOLDER = Path(__file__).parent / "rules"
+# Made when the package is built; a checkout keeps its own in the cache folder.
+PACKAGED = Path(__file__).parent / "compiled.json"
+CORPUS = Path(__file__).parents[2] / "tests" / "explain" / "corpus"
 _SIGNS = "signs.yaml"
 _STATUSES = "statuses.yaml"
 _LARGEST = 1 << 20
 
 
-class Matcher(NamedTuple):
+class Matcher:
     """Everything that is searched for. `owners[n]` is the rule or the sign that pattern `n` belongs to."""
 
-    rules: dict[str, LogRule]
-    patterns: list[str]
-    owners: list[LogRule | str]
-    texts: PatternSet  # the fixed texts of all patterns
-    by_text: list[list[int]]  # the patterns with text `n`
-    without_text: list[int]
-    prefilter: Any  # a pattern of bytes that finds every line that a pattern could match
+    def __init__(self, compiled: dict[str, Any], own: list[LogRule]) -> None:
+        """`compiled` is what `compile_rules` returns; a rule of `own` replaces one of the same id."""
+        self.rules = {entry["id"]: _rule(entry) for entry in compiled["rules"]} | {rule.id: rule for rule in own}
+        self.patterns: list[str] = []
+        self.owners: list[LogRule | str | None] = []
+        replaced = {rule.id for rule in own}
+        for entry in compiled["rules"]:
+            self.patterns += entry["patterns"]
+            owner = None if entry["id"] in replaced else self.rules[entry["id"]]
+            self.owners += [owner] * len(entry["patterns"])
+        for sign, patterns in compiled["signs"].items():
+            self.patterns += patterns
+            self.owners += [sign] * len(patterns)
+        texts: dict[str, list[int]] = {**compiled["texts"]}
+        prefilter = list(compiled["prefilter"])
+        for rule in own:
+            for pattern in rule.patterns:
+                for text in map(escaped, literals(marked(pattern))):
+                    texts[text] = [*texts.get(text, ()), len(self.patterns)]
+                    prefilter.append(text)
+                self.patterns.append(pattern)
+                self.owners.append(rule)
+        self.texts = PatternSet(list(texts))
+        self._by_text = list(texts.values())
+        self._without_text: list[int] = compiled["without_text"]
+        # Finds every line that a pattern could match.
+        self.prefilter = compiled_bytes("|".join(prefilter))
+        self._statuses: dict[str, str] = compiled["statuses"]
+        self._index: dict[str, Any] = compiled["index"]
 
     def search(self, line: bytes) -> list[int]:
         """The numbers of the patterns that match somewhere in `line`, the smallest first.
 
         An RE2 set of the patterns themselves takes five times as long: its states are too large.
         """
-        numbers = {*self.without_text, *(number for text in self.texts.search(line) for number in self.by_text[text])}
-        return [number for number in sorted(numbers) if freed(self.patterns[number]).search(line)]
+        numbers = {*self._without_text, *(number for text in self.texts.search(line) for number in self._by_text[text])}
+        return [n for n in sorted(numbers) if self.owners[n] is not None and freed(self.patterns[n]).search(line)]
+
+    def status(self, text: str) -> tuple[str, str] | None:
+        """The first status code in a text that is known, and its meaning; None without one."""
+        match = self._any_status.search(text)
+        return (match[0], self._statuses[match[0]]) if match else None
+
+    @cached_property
+    def _any_status(self) -> re.Pattern[str]:
+        return re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in self._statuses))
+
+    @cached_property
+    def index(self) -> WordIndex:
+        return WordIndex(self._index)
+
+
+def _rule(entry: dict[str, Any]) -> LogRule:
+    """A rule that was validated when it was compiled."""
+    return LogRule.model_construct(**{**entry, "change": [Change.model_construct(**each) for each in entry["change"]]})
 
 
 def user_folder() -> Path:
     """Where users put rules of their own."""
-    return config_file().parent / "rules"
+    return paths.config_file().parent / "rules"
 
 
-@lru_cache(maxsize=1)
 def bundled() -> tuple[list[LogRule], Signs]:
-    """The rules and signs that come with reprokit."""
+    """The rules and signs that come with reprokit, validated."""
     rules: list[LogRule] = []
     for path in sorted(FOLDER.glob("*.yaml")):
         if path.name not in (_SIGNS, _STATUSES):
-            entries = yaml.load(path.read_bytes(), FastLoader)
-            rules += [LogRule.model_validate(entry, context=BUNDLED) for entry in entries]
-    return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), FastLoader), context=BUNDLED)
-
-
-@lru_cache(maxsize=1)
-def statuses() -> dict[str, str]:
-    """What each form of a status code means."""
-    entries = yaml.load((FOLDER / _STATUSES).read_bytes(), FastLoader)
-    return {name: entry["means"] for entry in entries for name in entry["names"]}
-
-
-@lru_cache(maxsize=1)
-def _any_status() -> re.Pattern[str]:
-    return re.compile("|".join(rf"(?<!\w){re.escape(name)}(?!\w)" for name in statuses()))
-
-
-def status(text: str) -> tuple[str, str] | None:
-    """The first status code in a text that `statuses` knows, and its meaning; None without one."""
-    found = _any_status().search(text)
-    return (found[0], statuses()[found[0]]) if found else None
+            rules += map(LogRule.model_validate, yaml.load(path.read_bytes(), FastLoader))
+    return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), FastLoader))
 
 
 def user_rules(folder: Path) -> list[LogRule]:
@@ -89,58 +116,92 @@ def _file(path: Path) -> list[LogRule]:
     document = read(files.read(path, _LARGEST).decode("utf-8", "replace"), str(path))
     if not isinstance(document.data, list):
         raise UsageError("rules are a YAML list", str(path), "begin each rule with `- id: NAME`")
-    found = []
+    rules = []
     for number, entry in enumerate(document.data):
         try:
-            found.append(LogRule.model_validate(entry))
+            rules.append(LogRule.model_validate(entry))
         except ValidationError as error:
             field, problem = first_fault(error)
             place = (number, *(int(part) if part.isdigit() else part for part in field.split(".") if part))
             name = entry.get("id", number + 1) if isinstance(entry, dict) else number + 1
             where = f"{path}:{document.line(place)}"
             raise UsageError(f"rule {name}: {field or 'the rule'}: {problem}", where) from None
-    return found
+    return rules
 
 
 @lru_cache(maxsize=1)
 def matcher() -> Matcher:
-    """All rules, compiled once. A user's rule replaces the bundled one of the same id."""
+    """All rules. Raises UsageError if one of the user's is wrong."""
+    return Matcher(compiled_rules(), user_rules(user_folder()))
+
+
+def compiled_rules() -> dict[str, Any]:
+    """The compiled rules of this installation; of a checkout, those kept since its rules changed last."""
+    if PACKAGED.exists():
+        packaged: dict[str, Any] = json.loads(PACKAGED.read_bytes())
+        return packaged
+    kept, key = paths.home() / "explain.json", _key()
+    try:
+        rules: dict[str, Any] = json.loads(kept.read_bytes())
+        if rules["key"] == key:
+            return rules
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    rules = {"key": key, **compile_bundled()}
+    with suppress(OSError, ReprokitError):
+        paths.write_private(kept, json.dumps(rules).encode())
+    return rules
+
+
+def _key() -> str:
+    sources = [*Path(__file__).parent.glob("*.py"), *FOLDER.glob("*.yaml"), *CORPUS.glob("*.yaml")]
+    hashed = hashlib.sha256()
+    for path in sorted(sources):
+        hashed.update(path.read_bytes())
+    return hashed.hexdigest()
+
+
+def compile_bundled() -> dict[str, Any]:
+    """The compiled rules that come with reprokit, with the index of the corpus's lines."""
     rules, signs = bundled()
-    own = user_rules(user_folder())
-    return compile_rules([*rules, *own], signs) if own else bundled_matcher()
+    statuses = yaml.load((FOLDER / _STATUSES).read_bytes(), FastLoader)
+    logs = [entry for path in sorted(CORPUS.glob("*.yaml")) for entry in yaml.load(path.read_bytes(), FastLoader)]
+    return {
+        **compile_rules(rules, signs),
+        "statuses": {name: entry["means"] for entry in statuses for name in entry["names"]},
+        "index": indexed(rules, logs),
+    }
 
 
-@lru_cache(maxsize=1)
-def bundled_matcher() -> Matcher:
-    return compile_rules(*bundled())
-
-
-def compile_rules(rules: list[LogRule], signs: Signs) -> Matcher:
-    """A matcher of these rules and signs; of two rules with one id the later is used."""
-    named = {rule.id: rule for rule in rules}
-    owned: list[tuple[str, LogRule | str]] = [(p, rule) for rule in named.values() for p in rule.patterns]
-    owned += [(p, sign) for sign, patterns in signs for p in patterns]
-    patterns = [pattern for pattern, _ in owned]
-    owners = [owner for _, owner in owned]
-    by_text: dict[FixedText, list[int]] = {}
+def compile_rules(rules: list[LogRule], signs: Signs) -> dict[str, Any]:
+    """What a matcher of these rules and signs needs, as JSON's types."""
+    owned = [(pattern, rule.id) for rule in rules for pattern in rule.patterns]
+    owned += [(pattern, sign) for sign, patterns in signs for pattern in patterns]
+    texts: dict[FixedText, list[int]] = {}
     without_text, needed = [], set()
-    for number, owner in enumerate(owners):
+    for number, (pattern, owner) in enumerate(owned):
         try:
-            texts = literals(marked(patterns[number]))
+            own_texts = literals(marked(pattern))
         except ValueError:  # only of signs that a line is harmless
             without_text.append(number)
             continue
-        for text in texts:
-            by_text.setdefault(text, []).append(number)
+        for text in own_texts:
+            texts.setdefault(text, []).append(number)
         if owner != "harmless":
-            needed.update(texts)
-    together = PatternSet([escaped(text) for text in by_text])
-    return Matcher(named, patterns, owners, together, list(by_text.values()), without_text, _prefilter(needed))
+            needed.update(own_texts)
+    return {
+        "rules": [rule.model_dump() for rule in rules],
+        "signs": signs.model_dump(),
+        "texts": {escaped(text): numbers for text, numbers in texts.items()},
+        "without_text": without_text,
+        "prefilter": [escaped(text) for text in _shortest(needed)],
+    }
 
 
-def _prefilter(texts: set[FixedText]) -> Any:
-    needed: list[FixedText] = []
-    for literal in sorted(texts, key=lambda found: len(found.text)):
-        if not any(short.text in literal.text and short.fold >= literal.fold for short in needed):
-            needed.append(literal)
-    return compiled_bytes("|".join(map(escaped, needed)))
+def _shortest(texts: set[FixedText]) -> list[FixedText]:
+    """The texts of which no other holds one."""
+    shortest: list[FixedText] = []
+    for text in sorted(texts, key=lambda each: len(each.text)):
+        if not any(short.text in text.text and short.fold >= text.fold for short in shortest):
+            shortest.append(text)
+    return shortest

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any, Literal, NamedTuple
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from reprokit.explain.literals import literals
 from reprokit.untrusted.model import FrozenModel
@@ -28,12 +28,9 @@ _FIELD = re.compile(r"\{([a-z_]+)\}")
 ADDED = {"demangled", "oldest_cuda", "driver_newest_cuda", "distribution", "apt"}
 
 
-BUNDLED = "bundled"  # a context of validation: patterns of ours are tested once, as to compile all takes seconds
-
-
-def _searchable(patterns: list[str], info: ValidationInfo) -> list[str]:
+def _searchable(patterns: list[str]) -> list[str]:
     """The patterns. Raises ValueError for one that RE2 refuses, or that has no fixed text to look for first."""
-    for pattern in () if info.context == BUNDLED else patterns:
+    for pattern in patterns:
         compiled(pattern)
         literals(pattern)
     return patterns
@@ -66,20 +63,18 @@ class LogRule(FrozenModel):
 
     @field_validator("patterns")
     @classmethod
-    def _patterns(cls, value: list[str], info: ValidationInfo) -> list[str]:
-        return _searchable(value, info)
+    def _patterns(cls, value: list[str]) -> list[str]:
+        return _searchable(value)
 
     @field_validator("near", "without")
     @classmethod
-    def _contexts(cls, value: str, info: ValidationInfo) -> str:
-        if value and info.context != BUNDLED:
+    def _contexts(cls, value: str) -> str:
+        if value:
             compiled(value)
         return value
 
     @model_validator(mode="after")
-    def _captured(self, info: ValidationInfo) -> LogRule:
-        if info.context == BUNDLED:
-            return self
+    def _captured(self) -> LogRule:
         captured = {name for pattern in (*self.patterns, self.near) for name in compiled(pattern or "x").groupindex}
         texts = [self.cause, self.remedy, *(str(change.value) for change in self.change)]
         for name in _FIELD.findall(" ".join(texts)):
@@ -101,8 +96,8 @@ class Signs(FrozenModel):
 
     @field_validator("success", "progress", "failure", "traceback", "error", "survived")
     @classmethod
-    def _fixed_texts(cls, value: list[str], info: ValidationInfo) -> list[str]:
-        return _searchable(value, info)
+    def _fixed_texts(cls, value: list[str]) -> list[str]:
+        return _searchable(value)
 
 
 class Cause(NamedTuple):

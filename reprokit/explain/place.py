@@ -32,6 +32,12 @@ _PREFIX = re.compile(
 )
 # Includes the line numbers that spack prints before the lines of a log.
 _STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z\]? )+")
+# What a shell, `set -x` or a builder prints of a command: a prompt, `+`, `Step 3/9 : RUN`, `#12 [3/9] RUN`, `> RUN`.
+_COMMAND = re.compile(
+    rb"(?:#\d+ |>+ )?(?:\[(?:[\w./-]+ )?\d+/\d+\] |Step \d+/\d+ : |STEP \d+(?:/\d+)?: )?(?:RUN|COPY|ADD|FROM|ENV|CMD) (?!failed)\S"
+    rb"|Step \d+/\d+ : |STEP \d+(?:/\d+)?: |\$ \S|\+{1,4} \S|(?:\([\w.-]+\) )?\[?[\w.-]+@[\w.-]+[: ][^\s#$]*\]?[#$] "
+    rb"|# (?=[a-z][\w./-]*(?: |$))(?![^\n]*(?:: |\d$))"
+)
 # Lines at a block's end from which a prefix of an unknown tool is learnt, and how long it may be.
 _LEARNT_FROM = 12
 _LONGEST_PREFIX = 80
@@ -64,6 +70,11 @@ class Place:
     def text(self) -> bytes:
         part = self.block.text[self.start : self.end]
         return part[_prefix(part) :].rstrip()
+
+    @property
+    def is_command(self) -> bool:
+        """Whether the line repeats a command, which holds words of errors that did not happen."""
+        return any(_COMMAND.match(form) for form in (self.block.text[self.start : self.end].lstrip(), self.text))
 
     @property
     def bare(self) -> bytes:

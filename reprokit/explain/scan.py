@@ -94,12 +94,14 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         line += block.text.count(b"\n", counted, start)
         counted = start
         place = Place(block, start, end, line, prefix)
+        position = max(end, match.end())
+        if place.is_command:
+            continue
         # A builder's prefix hides how a line begins.
         forms = {block.text[start:end].rstrip(), place.text, place.bare}
         numbers = sorted({number for form in forms for number in matcher.search(form)})
         if numbers:
             _record(found, matcher, numbers, place)
-        position = max(end, match.end())
 
 
 def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> None:
@@ -231,6 +233,8 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
         at = text.index(own, start + 1)
         place = Place(block, at, at + len(own), line + number)
         start += len(part) + 1
+        if place.is_command:
+            continue
         if ending.is_result(place.text):
             scanned.results.append(place.line)
         if (hidden := ending.exception_at(place.text)) is not None:

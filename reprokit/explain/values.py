@@ -6,9 +6,6 @@ import re
 import shutil
 import subprocess
 
-from reprokit.compat.distributions import bundled_distributions
-from reprokit.compat.facts import bundled
-from reprokit.compat.version import key
 from reprokit.untrusted.terminal import escaped
 
 _LONGEST = 1000
@@ -42,6 +39,9 @@ def pins(values: dict[str, str]) -> dict[str, str]:
     if number := int(values.get("driver_cuda", 0)):
         found["driver_newest_cuda"] = f"{number // 1000}.{number % 1000 // 10}"
     if digits := re.search(r"(\d+)\.?(\d)\b", values.get("arch", "")):
+        from reprokit.compat.facts import bundled
+        from reprokit.compat.version import key
+
         sm = int(digits[1] + digits[2])
         known = [version for version, toolkit in bundled().cuda.toolkits.items() if sm in toolkit.sm]
         found |= {"oldest_cuda": min(known, key=key)} if known else {}
@@ -55,6 +55,10 @@ def packages(values: dict[str, str]) -> dict[str, str]:
     known packages at most.
     """
     found: dict[str, str] = {}
+    if not {"module", *_PARTS} & values.keys():
+        return found
+    from reprokit.compat.distributions import bundled_distributions
+
     known = bundled_distributions()
     if module := values.get("module"):
         project = known.of_module(module) or known.of_module(module.partition(".")[0])

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from reprokit.explain.judge import explain
-from reprokit.explain.load import FOLDER, bundled, status, statuses
+from reprokit.explain.load import FOLDER, matcher
 from reprokit.explain.model import Explanation
 from tests.support import logs
 
@@ -48,7 +48,7 @@ def explained(text: str, failed: bool | None = None) -> Explanation:
 
 
 def test_every_rule_explains_its_example_first():
-    first = {rule.id: [cause.rule for cause in explained(rule.example).causes][:1] for rule in bundled()[0]}
+    first = {rule.id: [cause.rule for cause in explained(rule.example).causes][:1] for rule in matcher().rules.values()}
     assert first == {name: [name] for name in first}
 
 
@@ -321,6 +321,14 @@ def test_a_success_is_not_accused(text: str):
     assert explained(text) == Explanation(True, [])
 
 
+@pytest.mark.parametrize(
+    "before",
+    ["$ ", "+ ", "++ ", "me@node:~/src$ ", "[root@node build]# ", "(venv) me@node:/w$ ", "Step 3/9 : RUN ", "#7 [2/4] RUN "],
+)
+def test_a_command_is_no_message(before: str):
+    assert explained(f"{before}grep 'Permission denied' log; test -f /usr/include/cudnn.h || echo 'error: odd flux'\n").success
+
+
 FAILURES = [
     f"{NVML}make: *** [all] Error 2\n",
     PMIX,
@@ -455,10 +463,11 @@ def test_a_long_captured_value_keeps_its_end():
 
 
 def test_the_meaning_of_a_status_is_given_once_and_only_if_the_rule_has_none():
-    assert status("CUBLAS_STATUS_NOT_SUPPORTED_FLUX") is None  # a status is a whole word
-    assert status("CUBLAS_STATUS_NOT_SUPPORTED: flux")[0] == "CUBLAS_STATUS_NOT_SUPPORTED"
+    assert matcher().status("CUBLAS_STATUS_NOT_SUPPORTED_FLUX") is None  # a status is a whole word
+    assert matcher().status("CUBLAS_STATUS_NOT_SUPPORTED: flux")[0] == "CUBLAS_STATUS_NOT_SUPPORTED"
     entries = yaml.safe_load((FOLDER / "statuses.yaml").read_text())
-    assert sorted(name for entry in entries for name in entry["names"]) == sorted(statuses())
+    names = [name for entry in entries for name in entry["names"]]
+    assert len({*names}) == len(names) and all(matcher().status(name)[0] == name for name in names)
     assert len({entry["means"] for entry in entries}) == len(entries)
     cause = explained("RuntimeError: CUDA runtime error: CUBLAS_STATUS_INVALID_VALUE flux.h:3\n").causes[0].cause
     assert cause.count("does not fit") == cause.count("another cuBLAS") == 1

@@ -11,7 +11,7 @@ import pytest
 from reprokit.errors import UsageError
 from reprokit.explain.judge import explain
 from reprokit.explain.literals import FixedText, literals
-from reprokit.explain.load import bundled, compile_rules, user_folder, user_rules
+from reprokit.explain.load import Matcher, bundled, compiled_rules, user_folder, user_rules
 from reprokit.explain.loose import escaped, marked, spelt
 from reprokit.explain.model import LogRule, Signs
 from reprokit.recipe.model import Variant
@@ -34,9 +34,8 @@ def written(folder: Path, text: str) -> Path:
 
 @pytest.mark.slow
 def test_a_users_rule_is_used_and_replaces_one_of_the_same_id(tmp_path: Path):
-    rules, signs = bundled()
     own = user_rules(written(tmp_path, GOOD + GOOD.replace("site-licence", "disk-full").replace("licence s", "s")))
-    matcher = compile_rules([*rules, *own], signs)
+    matcher = Matcher(compiled_rules(), own)
     (cause,) = explain(io.BytesIO(b"licence server l1 does not answer\n"), rules=matcher).causes
     assert (cause.rule, cause.cause) == ("site-licence", "the licence server l1 is down")
     assert matcher.rules["disk-full"].remedy == "ask the site"
