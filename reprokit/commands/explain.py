@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from reprokit.explain.model import Cause, Explanation
     from reprokit.explain.remedy import Subject
 
+_NEIGHBOURS = 3  # lines shown before and after the cause
+
 
 def explain(
     file: Annotated[
@@ -101,26 +103,42 @@ def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
 
 def _print(explanation: Explanation, subject: Subject | None) -> None:
     if explanation.success:
-        echo("no failure found in this log")
+        echo("no failure explanation in this log")
+        return
+    if explanation.success is None:
+        echo("no rule knows a failure in this log; if it failed, this line reads most like an error")
     for number, cause in enumerate(explanation.causes):
+        if number == 0:
+            _print_first(explanation, cause, subject)
+            continue
         if number == 1:
             echo()
             echo("also possible:")
-        if number == 0:
-            _print_first(cause, subject)
-        else:
-            echo(f"  line {cause.line}: {cause.cause} ({cause.rule}, confidence {cause.confidence:.0%})")
+        echo(f"  line {cause.line}: {cause.cause} ({cause.rule})")
 
 
-def _print_first(cause: Cause, subject: Subject | None) -> None:
+def _print_first(explanation: Explanation, cause: Cause, subject: Subject | None) -> None:
     from reprokit.explain.remedy import change_in_words, remedy
 
-    echo(f"line {cause.line}: {cause.cause}")
-    echo(f"  rule {cause.rule}, confidence {cause.confidence:.0%}")
-    width = len(str(cause.context[-1][0])) if cause.context else 1
-    for number, text in cause.context:
+    echo(f"line {cause.line}: {cause.sentence}")
+    right = round(cause.confidence * cause.measured_on)
+    measured = f"; {right} of {cause.measured_on} such answers were right" if cause.measured_on else ""
+    echo(f"  {explanation.family or 'unknown family'}, rule {cause.rule}{measured}")
+    shown = [(number, text) for number, text in cause.context if abs(number - cause.line) <= _NEIGHBOURS]
+    width = len(str(shown[-1][0])) if shown else 1
+    for number, text in shown:
         echo(f"  {'>' if number == cause.line else ' '} {number:{width}} | {text}")
     for step in remedy(cause, subject):
         echo(f"  remedy: {step}")
     for change in () if subject else cause.recipe_change:
         echo(f"  in a recipe: {change_in_words(change)}")
+    for line, text in explanation.advice:
+        echo(f'  the log advises in line {line}: "{text}"')
+    for problem in explanation.unfit:
+        echo(f"  does not fit: {problem}")
+    if explanation.seen:
+        echo(f"  the log names {', '.join(map(str, explanation.seen))}")
+    if explanation.thread:
+        echo(f"  similar: {explanation.thread.source}")
+    if not cause.sure and explanation.query:
+        echo(f"  to search for: {explanation.query}")

@@ -1,6 +1,7 @@
 """Explained lines by their words: a second opinion on a line's cause, and the nearest known thread.
 
-A vector space with TF-IDF weights over words and pairs of words (Salton and Buckley 1988, doi:10.1016/0306-4573(88)90021-0).
+A vector space with TF-IDF weights over words and pairs of words: Salton and Buckley 1988,
+https://doi.org/10.1016/0306-4573(88)90021-0.
 """
 
 from __future__ import annotations
@@ -9,23 +10,16 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from itertools import pairwise
+from typing import Any
 
-from reprokit.explain.model import LogRule
+from reprokit.explain.model import LogRule, Neighbour
 
 # Parts of names count by themselves: cudaErrorNoDevice, libcudnn_ops.so, torch.nn.
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _URL = re.compile(r"\w+://\S+")
 # Weights are kept as integers.
 _SCALE = 100
-
-
-class Neighbour(NamedTuple):
-    """An explained line: its rule, where it was met, and its similarity from 0 to 1."""
-
-    rule: str
-    source: str
-    similarity: float
 
 
 class WordIndex:
@@ -86,7 +80,7 @@ def words(text: str) -> list[str]:
 
 def _features(text: str) -> Counter[str]:
     own = words(text)
-    return Counter([*own, *(f"{first} {second}" for first, second in zip(own, own[1:], strict=False))])
+    return Counter([*own, *(f"{first} {second}" for first, second in pairwise(own))])
 
 
 def _normalised(weights: dict[str, float]) -> dict[str, float]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import takewhile
 from typing import IO
 
+from reprokit.explain.advice import advice, query
 from reprokit.explain.ending import LAST_WORDS
 from reprokit.explain.load import Matcher, matcher
-from reprokit.explain.model import CONFIDENCE, Cause, Explanation, LogRule, filled
+from reprokit.explain.model import KINDS, Cause, Explanation, LogRule, Neighbour, filled
 from reprokit.explain.place import shortened, unstamped
 from reprokit.explain.scan import NEAR, WARNING, Hit, Scan, captured, scan, warns
-from reprokit.explain.values import demangled, packages, pins
+from reprokit.explain.values import demangled, packages
+from reprokit.explain.values import pins as implied_pins
+from reprokit.explain.versions import unfit
 
 _MOST = 5
 # Characters of the log that stand in a cause.
@@ -31,7 +36,11 @@ _HINT = re.compile(r"^[Hh](?:int|elp): (?P<why>.+)")
 _RESULTS = 2
 # So many errors that no rule knows are shown.
 _UNKNOWN = 2
-_ORDER = ("exact", "likely", "general", "wording", "meaning", "unexplained", "symptom")
+# So similar is a line that retells the same failure: see `measured`.
+_NEAR = 0.55
+_THREAD = 0.5
+# Neighbours that vote for the family of a line that no rule knows.
+_VOTES = 5
 # Of rules that know one line, which explains it: to know a symptom is more than to know usual words.
 _CLAIMS = ("exact", "likely", "general", "symptom", "wording")
 # An error of an unknown kind without another sign of failure counts this near to the end.
@@ -72,16 +81,52 @@ _ANY_FAULT = ("RuntimeError", "ValueError", "AssertionError", "Exception", "OSEr
 _LOOK_UP = "read that line and what calls it; compare the installed versions with those that the project names"
 
 
-def explain(log: IO[bytes], failed: bool | None = None, rules: Matcher | None = None) -> Explanation:
-    """The causes of a failure, best first. `failed` is how the command ended, where that is known."""
+def explain(
+    log: IO[bytes], failed: bool | None = None, rules: Matcher | None = None, pins: Mapping[str, str] = {}
+) -> Explanation:
+    """The causes of a failure, best first. `failed` is how the command ended, if known; `pins` are a recipe's."""
     rules = rules or matcher()
-    found = scan(log, rules)
-    if failed is False or (failed is None and _succeeded(found, rules)):
+    contents = scan(log, rules)
+    if failed is False or (failed is None and _succeeded(contents, rules)):
         return Explanation(True, [])
-    causes = _causes(found, rules)
-    if not causes and (last := [*found.complaints, found.tail][0]) is not None:
+    causes = _causes(contents, rules)
+    if not causes and (last := [*contents.complaints, contents.tail][0]) is not None:
         causes = [_unexplained(last, rules)]
-    return Explanation(False, [_with_status(cause, rules) for cause in causes])
+    if not causes:
+        return Explanation(False, [])
+    neighbours = {cause.line: rules.index.nearest(cause.text) for cause in causes}
+    causes = [_measured(_with_status(cause, rules), rules, neighbours[cause.line]) for cause in causes]
+    first, nearest = causes[0], neighbours[causes[0].line]
+    unknown = failed is None and not any(cause.is_known for cause in causes) and "failure" not in contents.signs
+    return Explanation(
+        None if unknown else False,
+        causes,
+        family=_family(first, rules, nearest),
+        seen=contents.versions,
+        unfit=unfit(contents.versions, pins),
+        advice=advice(first.context, first.line),
+        thread=next((each for each in nearest[:_VOTES] if each.source and each.similarity >= _THREAD), None),
+        query=query(first.text),
+    )
+
+
+def _measured(cause: Cause, rules: Matcher, nearest: list[Neighbour]) -> Cause:
+    """The cause with the confidence of its class: its kind, and whether the word index gives the line the same rule."""
+    agrees = bool(nearest) and nearest[0].rule == cause.rule
+    opinion = "differs" if not agrees else "near" if nearest[0].similarity >= _NEAR else "agrees"
+    right, count = rules.measured[cause.kind][opinion]
+    return cause._replace(confidence=right / count if count else 0.0, measured_on=count)
+
+
+def _family(cause: Cause, rules: Matcher, nearest: list[Neighbour]) -> str:
+    """The family of the cause's rule; of a line that no rule knows, that of the most similar lines."""
+    if cause.is_known and cause.rule in rules.rules:
+        return rules.rules[cause.rule].family or ""
+    votes: Counter[str] = Counter()
+    for each in nearest[:_VOTES]:
+        if family := rules.rules[each.rule].family:
+            votes[family] += each.similarity  # type: ignore[assignment]
+    return votes.most_common(1)[0][0] if votes else ""
 
 
 def _with_status(cause: Cause, rules: Matcher) -> Cause:
@@ -131,8 +176,8 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     unknown = [hit for hit in found.errors if hit.line not in best]
     unknown.sort(key=lambda hit: hit.excused == hit.last)
     if raised := [hit for hit in unknown if "class" in hit.values]:
-        ordered.append((_ORDER.index("wording"), raised[0].line, _raised(rules, *raised[:2])))
-    if not unknown and all(rank == _ORDER.index("symptom") for rank, _, _ in ordered):
+        ordered.append((KINDS.index("wording"), raised[0].line, _raised(rules, *raised[:2])))
+    if not unknown and all(rank == KINDS.index("symptom") for rank, _, _ in ordered):
         unknown = [hit for hit in found.complaints if hit.line not in best]
     least = 0  # of errors that no rule knows the first stands first
     for hit in [hit for hit in unknown[:_UNKNOWN] if hit not in raised[:2]]:
@@ -140,14 +185,14 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
         kind = rules.rules[said.rule].kind if said.rule in rules.rules else "unexplained"
         if kind == "meaning" and raised and 0 < raised[0].line - said.line < NEAR:
             kind = "wording"  # what a program says just before its exception comes first
-        least = max(least, _ORDER.index(kind))
+        least = max(least, KINDS.index(kind))
         ordered.append((least, said.line, said))
     return [cause for _, _, cause in sorted(ordered, key=lambda entry: entry[:2])][:_MOST]
 
 
 def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan) -> int:
-    """The position in `_ORDER`. What was survived ranks below what came after it."""
-    rank = _ORDER.index(rule.kind)
+    """The position in `KINDS`. What was survived ranks below what came after it."""
+    rank = KINDS.index(rule.kind)
     end = max(found.signs.get("failure", 0), found.signs.get("error", 0)) or found.lines
     later = [
         other_rule.kind
@@ -166,7 +211,7 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
     warned = after and warns(rule, hit.text)
     survived = overtaken or long_ago or warned
     stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last and not _beside(known, found)
-    return _ORDER.index("symptom") if survived or stepped_over else rank
+    return KINDS.index("symptom") if survived or stepped_over else rank
 
 
 def _beside(known: list[tuple[LogRule, Hit]], found: Scan) -> bool:
@@ -177,7 +222,7 @@ def _beside(known: list[tuple[LogRule, Hit]], found: Scan) -> bool:
 
 
 def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
-    values = {**hit.values, **pins(hit.values), **packages(hit.values)}
+    values = {**hit.values, **implied_pins(hit.values), **packages(hit.values)}
     if symbol := hit.values.get("symbol"):
         values["demangled"] = demangled(symbol)
     change = [
@@ -185,17 +230,8 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
         for c in rule.change
         if "..." not in filled(str(c.value), values)
     ]
-    confidence = CONFIDENCE[_ORDER[rank]]
-    return Cause(
-        rule.id,
-        hit.line,
-        hit.text,
-        _sentence(rule, values, hit),
-        filled(rule.remedy, values),
-        change,
-        confidence,
-        hit.context,
-    )
+    cause, remedy = _sentence(rule, values, hit), filled(rule.remedy, values)
+    return Cause(rule.id, KINDS[rank], hit.line, hit.text, cause, remedy, change, hit.context)
 
 
 def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
@@ -247,7 +283,7 @@ def _raised(rules: Matcher, hit: Hit, chained: Hit | None = None) -> Cause:
         name = package["name"]
         cause = f"{cause}, inside of {name}: perhaps its version does not fit the code or package that calls it"
         remedy = f"pip show {name}; install its release of the time of the code, or the one that the project names"
-    return Cause("python-exception", hit.line, hit.text, cause, remedy, [], CONFIDENCE["wording"], hit.context)
+    return Cause("python-exception", "wording", hit.line, hit.text, cause, remedy, [], hit.context)
 
 
 def _frame(values: dict[str, str], which: str = "") -> str:
@@ -269,9 +305,9 @@ def _unexplained(hit: Hit, rules: Matcher) -> Cause:
     why = _reason(hit)
     if found := _usual_words(f"{said} {why}" if why else said, rules):
         rule, values = found
-        return _cause(rule, replace(hit, values=values), _ORDER.index(rule.kind))
+        return _cause(rule, replace(hit, values=values), KINDS.index(rule.kind))
     cause = f"{_UNEXPLAINED}: {hit.text}" + (f" {why}" if why else "")
-    return Cause("unexplained", hit.line, hit.text, cause, _LOOK, [], CONFIDENCE["unexplained"], hit.context)
+    return Cause("unexplained", "unexplained", hit.line, hit.text, cause, _LOOK, [], hit.context)
 
 
 def _usual_words(text: str, rules: Matcher) -> tuple[LogRule, dict[str, str]] | None:

@@ -129,14 +129,13 @@ def causes_of(
 
 def shown(causes: Sequence[Cause], subject: Subject | None = None) -> tuple[str, ...]:
     """Lines about the likeliest cause, with the changes to the recipe that failed; none if no rule knows it."""
-    from reprokit.explain.model import CONFIDENCE
     from reprokit.explain.remedy import remedy
 
-    if not causes or causes[0].confidence < CONFIDENCE["general"]:
+    if not causes or not causes[0].is_known:
         return ()
     cause = causes[0]
     return (
-        f"cause: {cause.cause[:_SHOWN]}",
+        f"cause: {cause.sentence[:_SHOWN]}",
         f"remedy: {'; '.join(remedy(cause, subject))[:_SHOWN]}",
         f"`reprokit explain --last` shows line {cause.line} of the log, its neighbours and other possible causes",
     )

@@ -30,6 +30,7 @@ PACKAGED = Path(__file__).parent / "compiled.json"
 CORPUS = Path(__file__).parents[2] / "tests" / "explain" / "corpus"
 _SIGNS = "signs.yaml"
 _STATUSES = "statuses.yaml"
+_MEASURED = "measured.yaml"
 _LARGEST = 1 << 20
 
 
@@ -40,12 +41,14 @@ class Matcher:
         """`compiled` is what `compile_rules` returns; a rule of `own` replaces one of the same id."""
         self.rules = {entry["id"]: _rule(entry) for entry in compiled["rules"]} | {rule.id: rule for rule in own}
         self.patterns: list[str] = []
-        self.owners: list[LogRule | str | None] = []
-        replaced = {rule.id for rule in own}
+        self.owners: list[LogRule | str] = []
+        self._replaced: set[int] = set()  # patterns that are not searched for
         for entry in compiled["rules"]:
-            self.patterns += entry["patterns"]
-            owner = None if entry["id"] in replaced else self.rules[entry["id"]]
-            self.owners += [owner] * len(entry["patterns"])
+            rule, patterns = self.rules[entry["id"]], entry["patterns"]
+            if rule in own:
+                self._replaced |= {*range(len(self.patterns), len(self.patterns) + len(patterns))}
+            self.patterns += patterns
+            self.owners += [rule] * len(patterns)
         for sign, patterns in compiled["signs"].items():
             self.patterns += patterns
             self.owners += [sign] * len(patterns)
@@ -63,6 +66,8 @@ class Matcher:
         self._without_text: list[int] = compiled["without_text"]
         # Finds every line that a pattern could match.
         self.prefilter = compiled_bytes("|".join(prefilter))
+        # Right answers and all answers, by kind of cause and opinion of the index.
+        self.measured: dict[str, dict[str, tuple[int, int]]] = compiled["measured"]
         self._statuses: dict[str, str] = compiled["statuses"]
         self._index: dict[str, Any] = compiled["index"]
 
@@ -72,7 +77,7 @@ class Matcher:
         An RE2 set of the patterns themselves takes five times as long: its states are too large.
         """
         numbers = {*self._without_text, *(number for text in self.texts.search(line) for number in self._by_text[text])}
-        return [n for n in sorted(numbers) if self.owners[n] is not None and freed(self.patterns[n]).search(line)]
+        return [n for n in sorted(numbers) if n not in self._replaced and freed(self.patterns[n]).search(line)]
 
     def status(self, text: str) -> tuple[str, str] | None:
         """The first status code in a text that is known, and its meaning; None without one."""
@@ -102,7 +107,7 @@ def bundled() -> tuple[list[LogRule], Signs]:
     """The rules and signs that come with reprokit, validated."""
     rules: list[LogRule] = []
     for path in sorted(FOLDER.glob("*.yaml")):
-        if path.name not in (_SIGNS, _STATUSES):
+        if path.name not in (_SIGNS, _STATUSES, _MEASURED):
             rules += map(LogRule.model_validate, yaml.load(path.read_bytes(), FastLoader))
     return rules, Signs.model_validate(yaml.load((FOLDER / _SIGNS).read_bytes(), FastLoader))
 
@@ -169,6 +174,7 @@ def compile_bundled() -> dict[str, Any]:
     return {
         **compile_rules(rules, signs),
         "statuses": {name: entry["means"] for entry in statuses for name in entry["names"]},
+        "measured": yaml.load((FOLDER / _MEASURED).read_bytes(), FastLoader),
         "index": indexed(rules, logs),
     }
 

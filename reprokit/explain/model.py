@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, get_args
 
 from pydantic import Field, field_validator, model_validator
 
 from reprokit.explain.literals import literals
+from reprokit.explain.versions import SeenVersion
 from reprokit.untrusted.model import FrozenModel
 from reprokit.untrusted.patterns import compiled
 
-# How sure a cause is, by kind. `wording` knows the usual words of errors, but not the program; `meaning` says what
-# those words mean in a line that nothing else knows, and finds no line. A symptom follows from something else;
-# `unexplained` is the first error that no rule knows.
-CONFIDENCE = {
-    "exact": 0.95,
-    "likely": 0.8,
-    "general": 0.6,
-    "wording": 0.4,
-    "meaning": 0.3,
-    "unexplained": 0.2,
-    "symptom": 0.1,
-}
+# What went wrong, in words that every user knows; `code` is a fault of the program itself.
+Family = Literal["missing", "version", "memory", "disk", "network", "privilege", "device", "option", "launcher", "code"]
+# How exactly a cause is known, best first. `wording` knows the usual words of errors, but not the program; `meaning`
+# says what those words mean in a line that nothing else knows, and finds no line. `unexplained` is the first error that
+# no rule knows; a symptom follows from something else.
+Kind = Literal["exact", "likely", "general", "wording", "meaning", "unexplained", "symptom"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+# An answer is sure if at least so many of its class were right.
+_SURE = 0.95
 _FIELD = re.compile(r"\{([a-z_]+)\}")
 # Values that the engine adds to those captured.
 ADDED = {"demangled", "oldest_cuda", "driver_newest_cuda", "distribution", "apt"}
@@ -53,6 +52,7 @@ class LogRule(FrozenModel):
     without: str = Field(default="", description="must not match there")
     lines: int = Field(default=6, ge=1, le=40, description="how far `near` and `without` look in both directions")
     kind: Literal["exact", "likely", "general", "wording", "meaning", "symptom"] = "exact"
+    family: Family | None = Field(default=None, description="what kind of thing went wrong")
     survivable: bool = Field(default=False, description="true: tools retry or go on, so a log of a success may have it")
     network: bool = Field(default=False, description="true: a server or the way to it failed, which may pass")
     cause: str = Field(min_length=10, description="one sentence; {name} is replaced by what was captured")
@@ -101,29 +101,73 @@ class Signs(FrozenModel):
 
 
 class Cause(NamedTuple):
-    """One cause. `line` counts from 1; `context` are the lines around it with their numbers."""
+    """One cause. `line` counts from 1; `context` are the lines around it with their numbers.
+
+    Of `measured_on` measured causes of its class (`rules/measured.yaml`) the share `confidence` was right.
+    """
 
     rule: str
+    kind: Kind
     line: int
     text: str
     cause: str
     remedy: str
     recipe_change: list[dict[str, Any]]
-    confidence: float
     context: list[tuple[int, str]]
+    confidence: float = 0.0
+    measured_on: int = 0
+
+    @property
+    def sure(self) -> bool:
+        return self.confidence >= _SURE
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a rule knows this failure, and not only the usual words of errors."""
+        return self.kind in ("exact", "likely", "general")
+
+    @property
+    def sentence(self) -> str:
+        """The cause, as sure as it is."""
+        return self.cause if self.sure or not self.is_known else f"perhaps {self.cause}"
 
     def as_json(self) -> dict[str, Any]:
         return {key: value for key, value in self._asdict().items() if key != "context"}
 
 
-class Explanation(NamedTuple):
-    """Causes, the likeliest first; none for the log of a success."""
+class Neighbour(NamedTuple):
+    """An explained line: its rule, where it was met ("" if that has no address), and its similarity from 0 to 1."""
 
-    success: bool
+    rule: str
+    source: str
+    similarity: float
+
+
+class Explanation(NamedTuple):
+    """Causes, the likeliest first; none for the log of a success.
+
+    `success` is None if a line reads like an error, but neither a rule nor another sign shows that something failed.
+    `seen` are versions that the log names, `unfit` what does not fit among them; `advice` are
+    sentences of the log with their lines; `thread` is the most similar explained line; `query` is what to search for.
+    """
+
+    success: bool | None
     causes: list[Cause]
+    family: str = ""
+    seen: Sequence[SeenVersion] = ()
+    unfit: Sequence[str] = ()
+    advice: Sequence[tuple[int, str]] = ()
+    thread: Neighbour | None = None
+    query: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return {"success": self.success, "causes": [cause.as_json() for cause in self.causes]}
+        return {
+            **self._asdict(),
+            "causes": [cause.as_json() for cause in self.causes],
+            "seen": [version._asdict() for version in self.seen],
+            "advice": [{"line": line, "text": text} for line, text in self.advice],
+            "thread": self.thread._asdict() if self.thread else None,
+        }
 
 
 def filled(text: str, values: dict[str, str]) -> str:

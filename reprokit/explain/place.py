@@ -12,7 +12,8 @@ from reprokit.untrusted.terminal import escaped
 # Lines are examined up to this length around the text that made them suspicious.
 LONGEST = 4096
 _SHOWN = 400
-_CONTEXT = 3
+_BEFORE = 3
+_AFTER = 8
 # How the parts of an event in a JSON stream begin that hold no text of the log.
 _WRAPPING = (b'{"', b'"', b"}", b'stdout"', b'stderr"')
 # Prefixes that builders, CI services, loggers, pytest and launchers of processes give to each line.
@@ -34,8 +35,10 @@ _PREFIX = re.compile(
 _STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z\]? )+")
 # What a shell, `set -x` or a builder prints of a command: a prompt, `+`, `Step 3/9 : RUN`, `#12 [3/9] RUN`, `> RUN`.
 _COMMAND = re.compile(
-    rb"(?:#\d+ |>+ )?(?:\[(?:[\w./-]+ )?\d+/\d+\] |Step \d+/\d+ : |STEP \d+(?:/\d+)?: )?(?:RUN|COPY|ADD|FROM|ENV|CMD) (?!failed)\S"
-    rb"|Step \d+/\d+ : |STEP \d+(?:/\d+)?: |\$ \S|\+{1,4} \S|(?:\([\w.-]+\) )?\[?[\w.-]+@[\w.-]+[: ][^\s#$]*\]?[#$] "
+    rb"(?:#\d+ |>+ )?(?:\[(?:[\w./-]+ )?\d+/\d+\] |Step \d+/\d+ : |STEP \d+(?:/\d+)?: )?"
+    rb"(?:RUN|COPY|ADD|FROM|ENV|CMD) (?!failed)\S"
+    rb"|Step \d+/\d+ : |STEP \d+(?:/\d+)?: |\$ \S|\+{1,4} \S"
+    rb"|(?:\([\w.-]+\) )?\[?[\w.-]+@[\w.-]+[: ][^\s#$]*\]?[#$] "
     rb"|# (?=[a-z][\w./-]*(?: |$))(?![^\n]*(?:: |\d$))"
 )
 # Lines at a block's end from which a prefix of an unknown tool is learnt, and how long it may be.
@@ -107,14 +110,14 @@ class Place:
         """The lines around this one with their numbers, this one among them."""
         text, shown = self.block.text, [(self.line, readable(self.text))]
         start, end = self.start, self.end
-        for step in range(1, _CONTEXT + 1):
+        for step in range(1, _AFTER + 1):
             end = text.find(b"\n", end)
             if end < 0 or end + 1 >= len(text):
                 break
             after = text.find(b"\n", end + 1, end + LONGEST)
             shown.append((self.line + step, readable(text[end + 1 : after if after >= 0 else end + LONGEST])))
             end += 1
-        for step in range(1, _CONTEXT + 1):
+        for step in range(1, _BEFORE + 1):
             start = text.rfind(b"\n", 0, max(start, 0))
             if start < 0:
                 break

@@ -14,6 +14,7 @@ from reprokit.explain.loose import freed
 from reprokit.explain.model import LogRule
 from reprokit.explain.place import LONGEST, Place, longest, part_of_line, readable, unknown_prefix
 from reprokit.explain.tracebacks import exception, raised
+from reprokit.explain.versions import SeenVersion, first_of_each, versions
 from reprokit.untrusted.patterns import compiled_bytes
 
 _VALUE = 200
@@ -22,6 +23,8 @@ MOST = 100_000
 # Lines that are held against a rule's `near` and `without`; the rest are taken for more of the same.
 _MOST_A_RULE = 500
 _MOST_ERRORS = 50
+# Bytes at the beginning and at the end that are searched for versions.
+_AT_AN_END = 64 << 10
 # Errors further apart than this have nothing to do with one another.
 NEAR = 60
 _ENDS_NOTHING = re.compile(rb"(?:Exception ignored in|--- Logging error ---|Error in atexit)[^\n]*\n[^\n]*$")
@@ -66,6 +69,7 @@ class Scan:
     complaints: list[Hit] = field(default_factory=list)  # near the end, lines with words of an error
     results: list[int] = field(default_factory=list)  # near the end, lines that report results
     ignored: int = 0  # the last line of an exception that ends nothing
+    versions: list[SeenVersion] = field(default_factory=list)  # at the beginning and the end
     went_on: int = 0  # near the end, the last line that says that something was achieved
 
 
@@ -75,7 +79,12 @@ def scan(log: IO[bytes], matcher: Matcher) -> Scan:
     for block in blocks(log):
         if found.examined < MOST or block.last:
             _examine(block, matcher, found)
+        if block.line == 1:
+            found.versions = versions(block.text[:_AT_AN_END], 1)
         if block.last:
+            cut = max(0, len(block.text) - _AT_AN_END)
+            at_end = versions(block.text[cut:], block.line + block.text.count(b"\n", 0, cut))
+            found.versions = first_of_each([*found.versions, *at_end])
             found.lines = block.line + block.text.count(b"\n") - block.text.endswith(b"\n")
             found.tail = _tail(block)
             found.complaints = _complaints(block, matcher, found)

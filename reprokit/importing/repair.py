@@ -13,7 +13,7 @@ from reprokit.compat.facts import Facts
 from reprokit.compat.solve import ChangedPin, solve
 from reprokit.compat.stack import of_project, stack_of, stated_wheels
 from reprokit.errors import SourceError
-from reprokit.explain.model import CONFIDENCE, Cause
+from reprokit.explain.model import Cause
 from reprokit.importing.changes import RecipeChange, changed, installed, permitted, release_of
 from reprokit.importing.decision import Choice, ImportedRecipe
 from reprokit.importing.system_choice import torch_block
@@ -267,7 +267,7 @@ class RepairLoop:
 def _causes(failures: Sequence[Failure]) -> Iterator[Cause]:
     """The causes that a rule is sure of, those of the first failure first."""
     for failure in failures:
-        yield from (cause for cause in failure.causes if cause.confidence >= CONFIDENCE["likely"])
+        yield from (cause for cause in failure.causes if cause.kind in ("exact", "likely"))
 
 
 _MOST = 400

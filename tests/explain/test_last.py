@@ -45,7 +45,7 @@ def test_what_is_known_for_certain_comes_before_what_the_output_says():
 def test_the_exit_code_comes_last():
     cause = keep("x.c:3: main: Assertion `n > 0' failed.", ["reprokit: exit code 134 (SIGABRT)"])[0]
     assert "crashed" not in cause
-    assert keep("", ["reprokit: exit code 134 (SIGABRT)"])[0].startswith("cause: the program crashed (SIGABRT)")
+    assert "the program crashed (SIGABRT)" in keep("", ["reprokit: exit code 134 (SIGABRT)"])[0]
     assert read_log()[0].decode() == "reprokit: exit code 134 (SIGABRT)\n"
 
 

@@ -80,11 +80,11 @@ def test_a_remedy_names_the_line_and_then_lock_and_build(failed, log: str, block
 
 def test_what_changes_no_image_needs_no_build_and_what_the_machine_lacks_comes_first(failed) -> None:
     change = {"op": "add", "path": "/variants/*/shm", "value": "8GiB"}
-    cause = Cause("x", 1, "", "", "docker run --shm-size=8g, or num_workers=0", [change], 0.9, [])
+    cause = Cause("x", "exact", 1, "", "", "docker run --shm-size=8g, or num_workers=0", [change], [])
     assert remedy(cause, failed()) == ["set `shm` to 8GiB, recipes/mk.yaml:4", "otherwise: num_workers=0"]
     command = "MAX_JOBS=3 reprokit build ..."
     change = {"op": "add", "path": "/variants/*/build_args/MAX_JOBS", "value": "3"}
-    steps = remedy(Cause("x", 1, "", "", command, [change], 0.9, []), Subject(target("mk:cpu"), ""))
+    steps = remedy(Cause("x", "exact", 1, "", "", command, [change], []), Subject(target("mk:cpu"), ""))
     assert steps == [command, "in the recipe: set `build_args.MAX_JOBS` to 3, recipes/mk.yaml:4"]
 
 
@@ -93,7 +93,7 @@ def test_no_bundled_remedy_for_a_recipe_is_one_for_a_hand_made_machine(failed) -
     for rule in bundled()[0]:
         text = filled(rule.remedy, {})
         changes = [{"op": c.op, "path": c.path, "value": c.value} for c in rule.change if "{" not in str(c.value)]
-        steps = remedy(Cause(rule.id, 1, "", "", text, changes, 0.9, []), subject)
+        steps = remedy(Cause(rule.id, "exact", 1, "", "", text, changes, []), subject)
         assert steps and all(steps), rule.id
         if not OF_HOST.search(text):
             checked += bool(HAND_MADE.search(text))

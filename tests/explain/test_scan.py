@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import io
-from copy import copy
 import json
+from copy import copy
 
 import pytest
 

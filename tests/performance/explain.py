@@ -13,11 +13,15 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from reprokit.explain.index import WordIndex
 from reprokit.explain.judge import explain
+from reprokit.explain.load import matcher
+from reprokit.explain.model import KINDS, Neighbour
 from tests.support import logs
 from tests.support.scores import Score, judge
 
@@ -60,16 +64,47 @@ def speed(megabytes: int) -> None:
         print(f"{form.__name__:12} {megabytes} MB: {seconds:5.1f} s of CPU, peak {peak:.0f} MB, {rule}")
 
 
+class Without:
+    """The word index without the lines of one source."""
+
+    def __init__(self, index: WordIndex, source: str) -> None:
+        self.index, self.source = index, source
+
+    def nearest(self, text: str) -> list[Neighbour]:
+        return self.index.nearest(text, self.source)
+
+
+def measure(chosen: list[logs.Log]) -> None:
+    """Print rules/measured.yaml: right first answers and all, by kind and by what the index says of the line."""
+    opinions = ("differs", "agrees", "near")
+    counts = {kind: {opinion: [0, 0] for opinion in opinions} for kind in KINDS}
+    for log in chosen:
+        rules = copy(matcher())
+        rules.index = Without(matcher().index, log.source)
+        rules.measured = {kind: {opinion: (n, 1) for n, opinion in enumerate(opinions)} for kind in KINDS}
+        causes = explain(logs.stream(log.noisy()), rules=rules).causes
+        if causes:
+            count = counts[causes[0].kind][opinions[round(causes[0].confidence)]]
+            count[0] += causes[0].rule in (log.rule, *log.also)
+            count[1] += 1
+    for kind, row in counts.items():
+        print(f"{kind}: {{{', '.join(f'{opinion}: {count}' for opinion, count in row.items())}}}")
+
+
 parser = argparse.ArgumentParser()
 parser.add_argument("--megabytes", type=int, default=500)
 parser.add_argument("--missed", action="store_true", help="name the logs whose cause was missed; never for held out")
 parser.add_argument("--no-scores", dest="scores", action="store_false", help="only the speed")
+parser.add_argument("--measure", action="store_true", help="print reprokit/explain/rules/measured.yaml")
 options = parser.parse_args()
 show_missed = options.missed
 if not options.scores:
     speed(options.megabytes)
     sys.exit()
 everything = logs.corpus()
+if options.measure:
+    measure([log for log in everything if log.held_out and log.rule])
+    sys.exit()
 table("written for, plain", [log for log in everything if not log.held_out], lambda log: logs.plain)
 table("written for, in its form", [log for log in everything if not log.held_out], lambda log: logs.FORMS[log.form])
 show_missed = False

@@ -24,7 +24,10 @@ NEAR = 3
 
 @dataclass(frozen=True)
 class Log:
-    """One log: its area and collection, where it is from, and for a failure the rule and a text of the causal line."""
+    """One log: its area and collection, where it is from, and for a failure the rule and a text of the causal line.
+
+    `also` are other rules whose sentences state the true cause, judged by eye.
+    """
 
     area: str
     collection: str
@@ -33,6 +36,7 @@ class Log:
     rule: str | None
     line: str
     log: str
+    also: tuple[str, ...] = ()
 
     @property
     def held_out(self) -> bool:

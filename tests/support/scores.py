@@ -29,7 +29,7 @@ def judge(log: Log, form: Callable[[str], str]) -> Score:
     text = log.noisy()
     found = explain(stream(form(text)))
     if log.rule is None:
-        return Score(successes=1, quiet=int(found.success))
-    rules = [cause.rule for cause in found.causes]
+        return Score(successes=1, quiet=int(found.success is not False))
+    rules = [log.rule if cause.rule in log.also else cause.rule for cause in found.causes]
     near = bool(found.causes) and abs(found.causes[0].line - log.causal(text)) <= NEAR
     return Score(1, int(rules[:1] == [log.rule]), int(log.rule in rules[:3]), int(near))
