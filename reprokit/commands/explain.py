@@ -55,13 +55,15 @@ def explain(
 def _explain_last(json: bool) -> None:
     from reprokit.errors import UsageError
     from reprokit.explain.judge import explain as explained
-    from reprokit.explain.last import log_path, read_log
+    from reprokit.explain.last import good_lines, log_path, read_log
 
     try:
         log, failure = read_log()
     except FileNotFoundError:
         raise UsageError("no failure is kept", str(log_path()), "name a log: `reprokit explain FILE`") from None
-    explanation = explained(io.BytesIO(log), failed=True)
+    subject = _subject(failure)
+    pins = subject.target.variant.pins if subject else {}
+    explanation = explained(io.BytesIO(log), failed=True, pins=pins, good=good_lines(subject, failure.verb))
     if json:
         dump({"failure": asdict(failure), **explanation.as_json()})
         return
@@ -71,7 +73,7 @@ def _explain_last(json: bool) -> None:
         for line in log.decode("utf-8", "replace").splitlines():
             echo(line)
     else:
-        _print(explanation, _subject(failure))
+        _print(explanation, subject)
 
 
 def _subject(failure: LastFailure) -> Subject | None:
@@ -132,6 +134,8 @@ def _print_first(explanation: Explanation, cause: Cause, subject: Subject | None
         echo(f"  remedy: {step}")
     for change in () if subject else cause.recipe_change:
         echo(f"  in a recipe: {change_in_words(change)}")
+    if explanation.new:
+        echo(f"  the last success did not print line {explanation.new[0]}: {explanation.new[1]}")
     for line, text in explanation.advice:
         echo(f'  the log advises in line {line}: "{text}"')
     for problem in explanation.unfit:

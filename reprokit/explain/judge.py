@@ -82,11 +82,18 @@ _LOOK_UP = "read that line and what calls it; compare the installed versions wit
 
 
 def explain(
-    log: IO[bytes], failed: bool | None = None, rules: Matcher | None = None, pins: Mapping[str, str] = {}
+    log: IO[bytes],
+    failed: bool | None = None,
+    rules: Matcher | None = None,
+    pins: Mapping[str, str] = {},
+    good: frozenset[bytes] = frozenset(),
 ) -> Explanation:
-    """The causes of a failure, best first. `failed` is how the command ended, if known; `pins` are a recipe's."""
+    """The causes of a failure, best first. `failed` is how the command ended, if known; `pins` are a recipe's.
+
+    Lines that `good` has, the lines of the last success, are no causes.
+    """
     rules = rules or matcher()
-    contents = scan(log, rules)
+    contents = scan(log, rules, good)
     if failed is False or (failed is None and _succeeded(contents, rules)):
         return Explanation(True, [])
     causes = _causes(contents, rules)
@@ -107,6 +114,7 @@ def explain(
         advice=advice(first.context, first.line),
         thread=next((each for each in nearest[:_VOTES] if each.source and each.similarity >= _THREAD), None),
         query=query(first.text),
+        new=contents.new if not first.is_known else None,
     )
 
 

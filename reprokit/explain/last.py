@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -54,6 +56,12 @@ class LastFailure:
         return f"{command} failed on {self.time.replace('T', ' ')}{where}"
 
 
+# Of a successful command as much, and so many of them.
+_GOOD_HALF = 512 << 10
+_MOST_GOOD = 64
+_DIGITS = re.compile(rb"(?:0x)?[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
+
+
 class OutputRecording:
     """The output of a command: its beginning and its end, HALF bytes each at most."""
 
@@ -93,6 +101,40 @@ def read_log() -> tuple[bytes, LastFailure]:
     return log, LastFailure(**json.loads(line))
 
 
+def keep_success(output: OutputRecording | bytes | str, subject: Subject) -> None:
+    """Keep the output of a command that succeeded: its lines are no causes when it fails later. Never raises."""
+    log = _content(output)
+    if not log.strip():
+        return
+    path = _good_path(subject)
+    with contextlib.suppress(OSError, ReprokitError):
+        paths.write_private(path, log if len(log) <= 2 * _GOOD_HALF else log[:_GOOD_HALF] + log[-_GOOD_HALF:])
+        by_age = sorted(path.parent.glob("*.log"), key=lambda each: each.stat().st_mtime)
+        for old in by_age[:-_MOST_GOOD]:
+            old.unlink()
+
+
+def good_lines(subject: Subject | None, verb: str = "") -> frozenset[bytes]:
+    """The lines of the last success of what failed, as `normalised` leaves them; none without one."""
+    if subject is None:
+        return frozenset()
+    try:
+        log = _good_path(subject, verb).read_bytes()
+    except OSError:
+        return frozenset()
+    return frozenset(normalised(line) for line in log.splitlines())
+
+
+def normalised(line: bytes) -> bytes:
+    """A line without what differs from run to run: numbers, times, addresses, colours."""
+    return _DIGITS.sub(b"0", line.strip())
+
+
+def _good_path(subject: Subject, verb: str = "") -> Path:
+    what = [verb or VERB.get(), str(subject.target.path.absolute()), subject.target.variant_name, subject.block]
+    return paths.state() / "successes" / f"{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]}.log"
+
+
 def keep(
     output: OutputRecording | bytes | str, facts: Sequence[str] = (), subject: Subject | None = None
 ) -> tuple[str, ...]:
@@ -108,9 +150,7 @@ def causes_of(
     output: OutputRecording | bytes | str, facts: Sequence[str] = (), subject: Subject | None = None
 ) -> list[Cause]:
     """As `keep`, but the causes themselves, the likeliest first."""
-    if isinstance(output, str):
-        output = output.encode("utf-8", "replace")
-    log = output.content() if isinstance(output, OutputRecording) else output
+    log = _content(output)
     # What is known for certain comes before what the output says; the exit code, which follows from it, comes last.
     ends = [fact for fact in facts if fact.startswith(EXIT_CODE)]
     log = _text(fact for fact in facts if fact not in ends) + log
@@ -122,7 +162,7 @@ def causes_of(
     from reprokit.explain.judge import explain
 
     try:
-        return explain(io.BytesIO(log), failed=True).causes
+        return explain(io.BytesIO(log), failed=True, good=good_lines(subject)).causes
     except (OSError, ReprokitError):  # a rule of the user's that is wrong; `explain --last` names it
         return []
 
@@ -163,6 +203,12 @@ def keep_error(error: ReprokitError, subject: Subject | None = None) -> None:
 def keep_text(text: str, subject: Subject | None = None) -> None:
     """Keep the text of an error, which says itself what is wrong, as the log of the last failure."""
     _write(text.encode("utf-8", "replace"), subject, error=True)
+
+
+def _content(output: OutputRecording | bytes | str) -> bytes:
+    if isinstance(output, str):
+        return output.encode("utf-8", "replace")
+    return output.content() if isinstance(output, OutputRecording) else output
 
 
 def _text(lines: Iterable[str]) -> bytes:

@@ -149,6 +149,7 @@ class Explanation(NamedTuple):
     `success` is None if a line reads like an error, but neither a rule nor another sign shows that something failed.
     `seen` are versions that the log names, `unfit` what does not fit among them; `advice` are
     sentences of the log with their lines; `thread` is the most similar explained line; `query` is what to search for.
+    `new` is the first line that the last success did not have, if no rule knows the failure.
     """
 
     success: bool | None
@@ -159,6 +160,7 @@ class Explanation(NamedTuple):
     advice: Sequence[tuple[int, str]] = ()
     thread: Neighbour | None = None
     query: str = ""
+    new: tuple[int, str] | None = None
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -166,6 +168,7 @@ class Explanation(NamedTuple):
             "causes": [cause.as_json() for cause in self.causes],
             "seen": [version._asdict() for version in self.seen],
             "advice": [{"line": line, "text": text} for line, text in self.advice],
+            "new": {"line": self.new[0], "text": self.new[1]} if self.new else None,
             "thread": self.thread._asdict() if self.thread else None,
         }
 

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from reprokit.explain import ending
 from reprokit.explain.blocks import LogBlock, blocks
+from reprokit.explain.last import normalised
 from reprokit.explain.load import Matcher
 from reprokit.explain.loose import freed
 from reprokit.explain.model import LogRule
@@ -69,16 +70,20 @@ class Scan:
     complaints: list[Hit] = field(default_factory=list)  # near the end, lines with words of an error
     results: list[int] = field(default_factory=list)  # near the end, lines that report results
     ignored: int = 0  # the last line of an exception that ends nothing
+    good: frozenset[bytes] = frozenset()  # lines of the last success, normalised
+    new: tuple[int, str] | None = None  # the first line that is not one of them
     versions: list[SeenVersion] = field(default_factory=list)  # at the beginning and the end
     went_on: int = 0  # near the end, the last line that says that something was achieved
 
 
-def scan(log: IO[bytes], matcher: Matcher) -> Scan:
+def scan(log: IO[bytes], matcher: Matcher, good: frozenset[bytes] = frozenset()) -> Scan:
     """Examine the suspicious lines of a log. Memory does not grow with the log."""
-    found = Scan()
+    found = Scan(good=good)
     for block in blocks(log):
         if found.examined < MOST or block.last:
             _examine(block, matcher, found)
+        if good and found.new is None:
+            found.new = _first_new(block, good)
         if block.line == 1:
             found.versions = versions(block.text[:_AT_AN_END], 1)
         if block.last:
@@ -89,6 +94,14 @@ def scan(log: IO[bytes], matcher: Matcher) -> Scan:
             found.tail = _tail(block)
             found.complaints = _complaints(block, matcher, found)
     return found
+
+
+def _first_new(block: LogBlock, good: frozenset[bytes]) -> tuple[int, str] | None:
+    """The first line of a block that the last success did not have."""
+    for number, line in enumerate(block.text[block.start : block.end].split(b"\n")):
+        if line.strip() and normalised(line) not in good:
+            return block.line + block.text.count(b"\n", 0, block.start) + number, readable(line)
+    return None
 
 
 def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
@@ -104,7 +117,7 @@ def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
         counted = start
         place = Place(block, start, end, line, prefix)
         position = max(end, match.end())
-        if place.is_command:
+        if place.is_command or (found.good and normalised(block.text[start:end]) in found.good):
             continue
         # A builder's prefix hides how a line begins.
         forms = {block.text[start:end].rstrip(), place.text, place.bare}
@@ -242,7 +255,7 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
         at = text.index(own, start + 1)
         place = Place(block, at, at + len(own), line + number)
         start += len(part) + 1
-        if place.is_command:
+        if place.is_command or normalised(part) in scanned.good:
             continue
         if ending.is_result(place.text):
             scanned.results.append(place.line)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 
+from reprokit.explain import last
 from reprokit.explain.advice import query
 from reprokit.explain.judge import explain
+from reprokit.explain.last import good_lines, keep_success
 from reprokit.explain.load import matcher
+from reprokit.explain.remedy import Subject
 from reprokit.explain.versions import SeenVersion, unfit, versions
 from tests.support import logs
+from tests.support.builds import target_of
 
 UNKNOWN = "step 1\nthe flux cannot be aligned\n"
 
@@ -66,3 +72,28 @@ def test_the_nearest_thread_is_another_line_with_an_address():
     assert nearest.rule == "ld-cannot-find" and nearest.source.startswith("https://")
     assert nearest.source not in {each.source for each in index.nearest("ld: cannot find -lopenblas", nearest.source)}
     assert index.nearest("") == [] == index.nearest("qqxyz 12 34")
+
+
+@pytest.fixture
+def subject(monkeypatch, tmp_path) -> Subject:
+    monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
+    return Subject(target_of("odd"), "tool")
+
+
+def test_what_the_last_success_printed_too_is_no_cause(subject):
+    warned = b"ld: warning: cannot find -lodd\nE: Unable to locate package odd7\nx: Permission denied\n"
+    keep_success(warned + b"built in 3.1 s\n", subject)
+    log = warned.replace(b"odd7", b"odd8") + b"flux 0x7f12 is strange today\nsegmenting fluxes\n"
+    assert explain(io.BytesIO(log), failed=True).causes[0].is_known
+    found = explain(io.BytesIO(log), failed=True, good=good_lines(subject))
+    assert not found.causes[0].is_known and found.new == (4, "flux 0x7f12 is strange today")
+    assert not good_lines(Subject(subject.target, "other")) and not good_lines(None)
+
+
+def test_logs_of_successes_are_private_and_few(subject, monkeypatch, tmp_path):
+    monkeypatch.setattr(last, "_MOST_GOOD", 2)
+    monkeypatch.setattr(last, "_GOOD_HALF", 10)
+    for block in "abc":
+        keep_success(b"begin\n" + b"x\n" * 100 + b"end\n", Subject(subject.target, block))
+    kept = [*(tmp_path / "home" / "state" / "successes").iterdir()]
+    assert len(kept) == 2 and all(file.stat().st_mode & 0o77 == 0 and file.stat().st_size == 20 for file in kept)
