@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from contextlib import suppress
 from functools import cached_property, lru_cache
@@ -14,7 +15,7 @@ import yaml
 from pydantic import ValidationError
 
 from reprokit import paths
-from reprokit.errors import ReprokitError, UsageError
+from reprokit.errors import UsageError
 from reprokit.explain.index import WordIndex, indexed
 from reprokit.explain.literals import FixedText, literals
 from reprokit.explain.loose import escaped, freed, marked
@@ -25,8 +26,8 @@ from reprokit.untrusted.documents import first_fault
 from reprokit.untrusted.patterns import PatternSet, compiled_bytes
 
 FOLDER = Path(__file__).parent / "rules"
-# Made when the package is built; a checkout keeps its own in the cache folder.
-PACKAGED = Path(__file__).parent / "compiled.json"
+# Made when the package is built; a checkout makes it at the first use.
+COMPILED = Path(__file__).parent / "compiled.json"
 CORPUS = Path(__file__).parents[2] / "tests" / "explain" / "corpus"
 _SIGNS = "signs.yaml"
 _STATUSES = "statuses.yaml"
@@ -141,20 +142,17 @@ def matcher() -> Matcher:
 
 
 def compiled_rules() -> dict[str, Any]:
-    """The compiled rules of this installation; of a checkout, those kept since its rules changed last."""
-    if PACKAGED.exists():
-        packaged: dict[str, Any] = json.loads(PACKAGED.read_bytes())
-        return packaged
-    kept, key = paths.home() / "explain.json", _key()
-    try:
-        rules: dict[str, Any] = json.loads(kept.read_bytes())
-        if rules["key"] == key:
-            return rules
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
+    """The compiled rules. Those of a checkout are compiled again after each change of their sources."""
+    key = _key() if CORPUS.exists() else ""
+    with suppress(OSError, ValueError):
+        kept: dict[str, Any] = json.loads(COMPILED.read_bytes())
+        if kept["key"] == key or not key:
+            return kept
     rules = {"key": key, **compile_bundled()}
-    with suppress(OSError, ReprokitError):
-        paths.write_private(kept, json.dumps(rules).encode())
+    new = COMPILED.with_name(f".{COMPILED.name}.{os.getpid()}")
+    with suppress(OSError):  # another user's checkout
+        new.write_text(json.dumps(rules), "utf-8")
+        new.replace(COMPILED)
     return rules
 
 
