@@ -1,4 +1,4 @@
-"""Put into a package the commit that it is built from, for `reprokit --version`, and the compiled rules of `explain`."""
+"""Put into a package the commit that it is built from, and the compiled rules of `reprokit explain`."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from reprokit.bench.inputs import locked_sums, prepare
 from reprokit.bench.parse import Measurement, Parsed, different, parse, threads_of
 from reprokit.container.execute import Completed
 from reprokit.errors import Absent, UsageError, WorkFailed
-from reprokit.explain.last import explain_by
+from reprokit.explain.last import explain_by, keep_success
 from reprokit.explain.remedy import Subject
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Input, unit_factor
@@ -225,6 +225,7 @@ class Bench:
             explain_by(failed, f"{done.stdout}\n{done.stderr}", done.facts, Subject(self.target))
             raise failed
         errors, samples = samples_of(done.stderr)
+        keep_success(f"{done.stdout}\n{errors}", Subject(self.target))
         return replace(done, stderr=errors), samples
 
 

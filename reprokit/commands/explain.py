@@ -135,7 +135,7 @@ def _print_first(explanation: Explanation, cause: Cause, subject: Subject | None
     for change in () if subject else cause.recipe_change:
         echo(f"  in a recipe: {change_in_words(change)}")
     if explanation.new:
-        echo(f"  the last success did not print line {explanation.new[0]}: {explanation.new[1]}")
+        echo(f"  no earlier success printed line {explanation.new[0]}: {explanation.new[1]}")
     for line, text in explanation.advice:
         echo(f'  the log advises in line {line}: "{text}"')
     for problem in explanation.unfit:

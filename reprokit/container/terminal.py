@@ -19,7 +19,7 @@ from reprokit.container.execute import NOT_STARTED, refusal
 from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import WorkFailed
-from reprokit.explain.last import OutputRecording, keep
+from reprokit.explain.last import OutputRecording, keep, keep_success
 from reprokit.explain.remedy import Subject
 from reprokit.recipe.find import Target
 from reprokit.redact import masking
@@ -71,12 +71,15 @@ def interact(engine: Engine, container: str, command: Command, target: Target | 
         raise failed
     outputs[0].write(text)
     # A session at a terminal ends with the code of its last command, and its output is the user's own.
-    if code and not command.tty:
+    if not command.tty:
         mask = masking(command.hidden)
         output = mask(recording.content().decode(errors="surrogateescape")).encode(errors="surrogateescape")
         subject = Subject(target) if target else None
-        for line in keep(output, [mask(fact) for fact in facts], subject):
-            notify(line)
+        if code:
+            for line in keep(output, [mask(fact) for fact in facts], subject):
+                notify(line)
+        elif subject:
+            keep_success(output, subject)
     return code
 
 

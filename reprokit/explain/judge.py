@@ -39,6 +39,8 @@ _UNKNOWN = 2
 # So similar is a line that retells the same failure: see `measured`.
 _NEAR = 0.55
 _THREAD = 0.5
+# Facts that reprokit found out itself need no second opinion.
+_OWN = "reprokit: "
 # Neighbours that vote for the family of a line that no rule knows.
 _VOTES = 5
 # Of rules that know one line, which explains it: to know a symptom is more than to know usual words.
@@ -90,7 +92,7 @@ def explain(
 ) -> Explanation:
     """The causes of a failure, best first. `failed` is how the command ended, if known; `pins` are a recipe's.
 
-    Lines that `good` has, the lines of the last success, are no causes.
+    Lines of `good`, those of earlier successes, are no causes.
     """
     rules = rules or matcher()
     contents = scan(log, rules, good)
@@ -120,8 +122,11 @@ def explain(
 
 def _measured(cause: Cause, rules: Matcher, nearest: list[Neighbour]) -> Cause:
     """The cause with the confidence of its class: its kind, and whether the word index gives the line the same rule."""
-    agrees = bool(nearest) and nearest[0].rule == cause.rule
-    opinion = "differs" if not agrees else "near" if nearest[0].similarity >= _NEAR else "agrees"
+    opinion = "differs"
+    if cause.text.startswith(_OWN):
+        opinion = "near"
+    elif nearest and nearest[0].rule == cause.rule:
+        opinion = "near" if nearest[0].similarity >= _NEAR else "agrees"
     right, count = rules.measured[cause.kind][opinion]
     return cause._replace(confidence=right / count if count else 0.0, measured_on=count)
 

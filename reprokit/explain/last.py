@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import io
 import json
-import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from reprokit import paths
 from reprokit.errors import ReprokitError, UsageError
+from reprokit.explain.place import normalised
 from reprokit.redact import redact
 
 if TYPE_CHECKING:
@@ -56,10 +56,9 @@ class LastFailure:
         return f"{command} failed on {self.time.replace('T', ' ')}{where}"
 
 
-# Of a successful command as much, and so many of them.
-_GOOD_HALF = 512 << 10
+# Of the lines of successes as many bytes for a variant, and of so many variants.
+_MOST_GOOD_BYTES = 1 << 20
 _MOST_GOOD = 64
-_DIGITS = re.compile(rb"(?:0x)?[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 
 
 class OutputRecording:
@@ -102,36 +101,34 @@ def read_log() -> tuple[bytes, LastFailure]:
 
 
 def keep_success(output: OutputRecording | bytes | str, subject: Subject) -> None:
-    """Keep the output of a command that succeeded: its lines are no causes when it fails later. Never raises."""
-    log = _content(output)
-    if not log.strip():
-        return
+    """Keep the lines of a command that succeeded: they are no causes when it fails later. Never raises."""
     path = _good_path(subject)
+    lines = dict.fromkeys([*map(normalised, _content(output).splitlines()), *_lines_of(path)])
+    size, kept = 0, []
+    for line in lines:
+        size += len(line) + 1
+        if line and size <= _MOST_GOOD_BYTES:
+            kept.append(line)
     with contextlib.suppress(OSError, ReprokitError):
-        paths.write_private(path, log if len(log) <= 2 * _GOOD_HALF else log[:_GOOD_HALF] + log[-_GOOD_HALF:])
-        by_age = sorted(path.parent.glob("*.log"), key=lambda each: each.stat().st_mtime)
-        for old in by_age[:-_MOST_GOOD]:
+        paths.write_private(path, b"\n".join(kept))
+        for old in sorted(path.parent.glob("*.log"), key=lambda each: each.stat().st_mtime)[:-_MOST_GOOD]:
             old.unlink()
 
 
 def good_lines(subject: Subject | None, verb: str = "") -> frozenset[bytes]:
-    """The lines of the last success of what failed, as `normalised` leaves them; none without one."""
-    if subject is None:
-        return frozenset()
+    """The lines of earlier successes of what failed, as `normalised` leaves them; none without one."""
+    return frozenset(_lines_of(_good_path(subject, verb))) if subject else frozenset()
+
+
+def _lines_of(path: Path) -> list[bytes]:
     try:
-        log = _good_path(subject, verb).read_bytes()
+        return path.read_bytes().splitlines()
     except OSError:
-        return frozenset()
-    return frozenset(normalised(line) for line in log.splitlines())
-
-
-def normalised(line: bytes) -> bytes:
-    """A line without what differs from run to run: numbers, times, addresses, colours."""
-    return _DIGITS.sub(b"0", line.strip())
+        return []
 
 
 def _good_path(subject: Subject, verb: str = "") -> Path:
-    what = [verb or VERB.get(), str(subject.target.path.absolute()), subject.target.variant_name, subject.block]
+    what = [verb or VERB.get(), str(subject.target.path.absolute()), subject.target.variant_name]
     return paths.state() / "successes" / f"{hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]}.log"
 
 

@@ -138,7 +138,13 @@ def _file(path: Path) -> list[LogRule]:
 @lru_cache(maxsize=1)
 def matcher() -> Matcher:
     """All rules. Raises UsageError if one of the user's is wrong."""
-    return Matcher(compiled_rules(), user_rules(user_folder()))
+    own = user_rules(user_folder())
+    return Matcher(compiled_rules(), own) if own else bundled_matcher()
+
+
+@lru_cache(maxsize=1)
+def bundled_matcher() -> Matcher:
+    return Matcher(compiled_rules(), [])
 
 
 def compiled_rules() -> dict[str, Any]:

@@ -149,7 +149,7 @@ class Explanation(NamedTuple):
     `success` is None if a line reads like an error, but neither a rule nor another sign shows that something failed.
     `seen` are versions that the log names, `unfit` what does not fit among them; `advice` are
     sentences of the log with their lines; `thread` is the most similar explained line; `query` is what to search for.
-    `new` is the first line that the last success did not have, if no rule knows the failure.
+    `new` is the first line that no earlier success had, if no rule knows the failure.
     """
 
     success: bool | None

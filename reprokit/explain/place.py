@@ -41,6 +41,7 @@ _COMMAND = re.compile(
     rb"|(?:\([\w.-]+\) )?\[?[\w.-]+@[\w.-]+[: ][^\s#$]*\]?[#$] "
     rb"|# (?=[a-z][\w./-]*(?: |$))(?![^\n]*(?:: |\d$))"
 )
+_NUMBER = re.compile(rb"(?:0x)?[0-9a-f]*\d[0-9a-f]*", re.IGNORECASE)
 # Lines at a block's end from which a prefix of an unknown tool is learnt, and how long it may be.
 _LEARNT_FROM = 12
 _LONGEST_PREFIX = 80
@@ -132,6 +133,11 @@ def part_of_line(text: bytes, start: int, end: int) -> tuple[int, int]:
     begin = max(text.rfind(b"\n", lowest, start), text.rfind(b"\r", lowest, start)) + 1
     stops = [stop for stop in (text.find(b"\n", end, highest), text.find(b"\r", end, highest)) if stop >= 0]
     return begin or lowest, min(stops, default=highest)
+
+
+def normalised(line: bytes) -> bytes:
+    """A line without what differs from run to run: numbers, times, addresses."""
+    return _NUMBER.sub(b"0", line.strip())
 
 
 def _prefix(part: bytes) -> int:

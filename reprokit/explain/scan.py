@@ -9,11 +9,10 @@ from typing import IO, Any
 
 from reprokit.explain import ending
 from reprokit.explain.blocks import LogBlock, blocks
-from reprokit.explain.last import normalised
 from reprokit.explain.load import Matcher
 from reprokit.explain.loose import freed
 from reprokit.explain.model import LogRule
-from reprokit.explain.place import LONGEST, Place, longest, part_of_line, readable, unknown_prefix
+from reprokit.explain.place import LONGEST, Place, longest, normalised, part_of_line, readable, unknown_prefix
 from reprokit.explain.tracebacks import exception, raised
 from reprokit.explain.versions import SeenVersion, first_of_each, versions
 from reprokit.untrusted.patterns import compiled_bytes
@@ -70,7 +69,7 @@ class Scan:
     complaints: list[Hit] = field(default_factory=list)  # near the end, lines with words of an error
     results: list[int] = field(default_factory=list)  # near the end, lines that report results
     ignored: int = 0  # the last line of an exception that ends nothing
-    good: frozenset[bytes] = frozenset()  # lines of the last success, normalised
+    good: frozenset[bytes] = frozenset()  # lines of earlier successes, normalised
     new: tuple[int, str] | None = None  # the first line that is not one of them
     versions: list[SeenVersion] = field(default_factory=list)  # at the beginning and the end
     went_on: int = 0  # near the end, the last line that says that something was achieved
@@ -97,7 +96,7 @@ def scan(log: IO[bytes], matcher: Matcher, good: frozenset[bytes] = frozenset())
 
 
 def _first_new(block: LogBlock, good: frozenset[bytes]) -> tuple[int, str] | None:
-    """The first line of a block that the last success did not have."""
+    """The first line of a block that no earlier success had."""
     for number, line in enumerate(block.text[block.start : block.end].split(b"\n")):
         if line.strip() and normalised(line) not in good:
             return block.line + block.text.count(b"\n", 0, block.start) + number, readable(line)

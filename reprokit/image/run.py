@@ -14,7 +14,7 @@ from typing import Any
 from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError, UsageError
-from reprokit.explain.last import OutputRecording, causes_of, shown
+from reprokit.explain.last import OutputRecording, causes_of, keep_success, shown
 from reprokit.explain.remedy import Subject
 from reprokit.formatting import binary_size
 from reprokit.host import disk
@@ -120,6 +120,7 @@ class BuildRun:
     def __post_init__(self) -> None:
         self.log = Log(self.target)
         self.output = OutputRecording()  # the current step's
+        self.all_output = OutputRecording()
         self.kernel = KernelWatch()
         self.labels = labels(self.target, self.inputs, self.options.forced)
         self.steps = made.Steps(
@@ -144,6 +145,7 @@ class BuildRun:
             result |= {"result": "built", "image": image_id, "steps": [asdict(each) for each in self.times]}
             with suppress(OSError):
                 reasons.keep(self.target, executor.facts)
+            keep_success(self.all_output, Subject(self.target))
         except ReprokitError as error:
             result |= {"result": "failed", "message": error.message}
             raise
@@ -202,7 +204,9 @@ class BuildRun:
     def _report(self, event: Event) -> None:
         if isinstance(event, OutputLine):
             event = OutputLine(self.gateway.hide(event.line))
-            self.output.write(f"{event.line}\n".encode("utf-8", "replace"))
+            line = f"{event.line}\n".encode("utf-8", "replace")
+            self.output.write(line)
+            self.all_output.write(line)
             self.log.output(event.line)
         elif isinstance(event, BuildStep):
             self.output = OutputRecording()

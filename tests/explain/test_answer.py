@@ -77,7 +77,7 @@ def test_the_nearest_thread_is_another_line_with_an_address():
 @pytest.fixture
 def subject(monkeypatch, tmp_path) -> Subject:
     monkeypatch.setenv("REPROKIT_HOME", str(tmp_path / "home"))
-    return Subject(target_of("odd"), "tool")
+    return Subject(target_of("odd"))
 
 
 def test_what_the_last_success_printed_too_is_no_cause(subject):
@@ -87,13 +87,15 @@ def test_what_the_last_success_printed_too_is_no_cause(subject):
     assert explain(io.BytesIO(log), failed=True).causes[0].is_known
     found = explain(io.BytesIO(log), failed=True, good=good_lines(subject))
     assert not found.causes[0].is_known and found.new == (4, "flux 0x7f12 is strange today")
-    assert not good_lines(Subject(subject.target, "other")) and not good_lines(None)
+    assert not good_lines(Subject(target_of("other"))) and not good_lines(None)
 
 
-def test_logs_of_successes_are_private_and_few(subject, monkeypatch, tmp_path):
+def test_lines_of_successes_are_private_bounded_and_few(subject, monkeypatch, tmp_path):
     monkeypatch.setattr(last, "_MOST_GOOD", 2)
-    monkeypatch.setattr(last, "_GOOD_HALF", 10)
-    for block in "abc":
-        keep_success(b"begin\n" + b"x\n" * 100 + b"end\n", Subject(subject.target, block))
+    monkeypatch.setattr(last, "_MOST_GOOD_BYTES", 20)
+    for name in ("a", "b", "odd"):
+        keep_success(b"begin 1\n" + b"x\n" * 100 + b"begin 2\n", Subject(target_of(name)))
+    keep_success(b"new\n" + b"y" * 12, subject)
+    assert good_lines(subject) == {b"new", b"yyyyyyyyyyyy"}
     kept = [*(tmp_path / "home" / "state" / "successes").iterdir()]
-    assert len(kept) == 2 and all(file.stat().st_mode & 0o77 == 0 and file.stat().st_size == 20 for file in kept)
+    assert len(kept) == 2 and all(file.stat().st_mode & 0o77 == 0 for file in kept)

@@ -102,7 +102,7 @@ def test_a_failed_step_names_its_block_and_cause_and_what_it_left_is_kept(
     assert not any(marks), "a container is left"
     output, _ = read_log()
     cause = explain(io.BytesIO(output), failed=True).causes[0]
-    assert cause.rule == "cutlass-missing" and error.value.explanation[0] == f"cause: {cause.cause}"
+    assert cause.rule == "cutlass-missing" and error.value.explanation[0] == f"cause: {cause.sentence}"
     assert b"-lcuda" not in output, "the output of a step that succeeded"
     name = f"reprokit/{builds.target.label}--failed"
     assert f"`reprokit shell {builds.target.label} --failed`" in error.value.hint
