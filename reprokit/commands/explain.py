@@ -105,7 +105,7 @@ def _opened(path: Path) -> AbstractContextManager[IO[bytes]]:
 
 def _print(explanation: Explanation, subject: Subject | None) -> None:
     if explanation.success:
-        echo("no failure explanation in this log")
+        echo("no failure found in this log")
         return
     if explanation.success is None:
         echo("no rule knows a failure in this log; if it failed, this line reads most like an error")

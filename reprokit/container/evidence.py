@@ -6,13 +6,13 @@ Out-of-memory kills, lost GPUs, unkillable processes, ports without a listener.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from reprokit.container import names
 from reprokit.engine import ContainerInfo, Engine
-from reprokit.host.kills import KernelWatch, in_group, stuck
+from reprokit.host.kills import KernelWatch, ProcessorWatch, in_group, stuck
 
 _REFUSED = (b"refused", b"reset by peer", b"empty reply")
 _LONGEST = 1000
@@ -20,6 +20,8 @@ _NUMBER = re.compile(rb"\b\d{2,5}\b")
 _LISTENS = "0A"
 _LARGEST = 4 << 20
 _MOST_STUCK = 3
+# A command that waits longer than this at its time limit hung.
+_HUNG_S = 30
 _LOOPBACK = ("7F", "00000000000000000000000001000000")
 
 
@@ -31,17 +33,28 @@ def watching(engine: Engine, container: str) -> Iterator[Evidence]:
     # An engine in a virtual machine counts its own processes.
     if info and not in_group(info.pid, info.id):
         info = None
-    with KernelWatch(info.pid if info else 0) as kernel:
-        yield Evidence(container, info, kernel)
+    processor = ProcessorWatch(info.pid if info else 0)
+    processor.start()
+    try:
+        with KernelWatch(info.pid if info else 0) as kernel:
+            yield Evidence(container, info, kernel, idle_s=processor.idle_s)
+    finally:
+        processor.end()
 
 
 class Evidence:
     """`info` is None for a container on another machine."""
 
     def __init__(
-        self, container: str, info: ContainerInfo | None, kernel: KernelWatch, proc: Path = Path("/proc")
+        self,
+        container: str,
+        info: ContainerInfo | None,
+        kernel: KernelWatch,
+        proc: Path = Path("/proc"),
+        idle_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._container, self._info, self._kernel, self._proc = container, info, kernel, proc
+        self._idle_s = idle_s
 
     def facts(self, code: int, output: bytes, killed: bool = False) -> tuple[str, ...]:
         """Lines about a command that ended with this exit code and output; none for a success.
@@ -53,6 +66,8 @@ class Evidence:
         lines = [*self._end(code)]
         if self._info:
             if killed:
+                if (idle := self._idle_s()) > _HUNG_S:
+                    lines.append(f"reprokit: the command used no processor in its last {idle:.0f} s")
                 lines += [
                     f"reprokit: {process} cannot be killed: it hangs in the kernel ({where})"
                     for process, where in stuck(self._info.id, self._proc)[:_MOST_STUCK]

@@ -9,6 +9,8 @@ import contextlib
 import os
 import re
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +28,8 @@ _NVIDIA, _DISPLAY = "0x10de", "0x03"
 _LARGEST = 1 << 16
 _MOST_NAMED = 3
 _MOST_RECORDS = 100_000
+# Less use of a processor than this is that of a process that waits.
+_IDLE_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,52 @@ class KernelWatch:
     def lost_gpus(self) -> list[str]:
         """PCI addresses of GPUs that worked before and do not answer now."""
         return sorted(self._gpus - _working_gpus(self._root))
+
+
+class ProcessorWatch(threading.Thread):
+    """Watches how long a container's processes have used no processor."""
+
+    def __init__(self, pid: int, root: Path = _ROOT, interval_s: float = 5.0) -> None:
+        """`pid` is the host's for a process of the container."""
+        super().__init__(daemon=True)
+        self._pid, self._root, self._interval = pid, root, interval_s
+        self._ended = threading.Event()
+        self._busy = time.monotonic()
+        self._used = _processor_s(root, pid)
+
+    def run(self) -> None:
+        while not self._ended.wait(self._interval):
+            self._look()
+
+    def idle_s(self) -> float:
+        """Seconds since a processor was used; 0 if that is not known."""
+        self._look()
+        return 0.0 if self._used is None else time.monotonic() - self._busy
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def _look(self) -> None:
+        used = _processor_s(self._root, self._pid)
+        if used is None or self._used is None or used - self._used > _IDLE_SHARE * self._interval:
+            self._busy = time.monotonic()
+        self._used = used
+
+
+def _processor_s(root: Path, pid: int) -> float | None:
+    """Seconds of processor time that the cgroup of a process has used."""
+    for line in _text(root / f"proc/{pid}/cgroup").splitlines():
+        _, controllers, path = (*line.split(":", 2), "", "")[:3]
+        if ".." in path.split("/"):
+            continue
+        if "cpuacct" in controllers.split(","):
+            used = _text(root / f"sys/fs/cgroup/{controllers}{path}/cpuacct.usage").strip()
+            return int(used) / 1e9 if used.isdecimal() else None
+        if not controllers and (
+            match := re.search(r"^usage_usec (\d+)$", _text(root / f"sys/fs/cgroup{path}/cpu.stat"), re.M)
+        ):
+            return int(match[1]) / 1e6
+    return None
 
 
 def in_group(pid: int, name: str, root: Path = _ROOT) -> bool:

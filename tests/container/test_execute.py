@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from reprokit.container.lifecycle import ensure_running
 from reprokit.container.settings import ContainerSettings, Port, to_label
 from reprokit.engine import ContainerInfo, Engine
 from reprokit.errors import WorkFailed
+from reprokit.explain.judge import explain
 from reprokit.host.kills import KernelWatch
 from tests.support.processes import send_when_asleep
 from tests.support.waiting import wait_for
@@ -216,6 +218,14 @@ def test_a_port_that_nobody_asked_for_is_no_fact(tmp_path: Path):
     for output in (b"", line, other, b"8888\nrefused\n", much):
         assert facts(tmp_path, "", output=output) == ()
     assert facts(tmp_path, "", code=0) == ()
+
+
+def test_a_command_that_used_no_processor_before_its_time_limit_hung(tmp_path: Path):
+    with KernelWatch(7, tmp_path) as kernel:
+        evidence = Evidence("gnn", ContainerInfo("f" * 64, pid=7), kernel, tmp_path, idle_s=lambda: 61.2)
+        (fact,) = evidence.facts(1, b"", killed=True)
+        assert fact == "reprokit: the command used no processor in its last 61 s" and evidence.facts(1, b"") == ()
+    assert explain(io.BytesIO(fact.encode()), failed=True).causes[0].rule == "command-hung"
 
 
 def test_of_a_container_elsewhere_only_the_exit_code_is_reported(tmp_path: Path):

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.host.kills import KernelWatch, OomKill, in_group, stuck
+from reprokit.host import kills
+from reprokit.host.kills import KernelWatch, OomKill, ProcessorWatch, in_group, stuck
 from tests.support.waiting import wait_for
 
 ID = "0a916aab1ba7d20e2ad03718fbe09f7f1a7076a6e5869e6cafd16b3bb47450e3"
@@ -140,3 +141,23 @@ def test_what_a_process_calls_itself_is_no_state(tmp_path: Path):
         (tmp_path / pid / "cgroup").write_text("0::/docker/" + ("ab" * 32 if pid != "9" else "cd" * 32))
         (tmp_path / pid / "wchan").write_text("nvidia_\x1b[2Jioctl")
     assert stuck("ab" * 32, tmp_path) == [(") S 1 ( (PID 8 of the host)", "nvidia_2Jioctl")]
+
+
+@pytest.mark.parametrize(
+    ("group", "file", "unit"),
+    [
+        (f"4:cpu,cpuacct:/docker/{ID}\n", f"cpu,cpuacct/docker/{ID}/cpuacct.usage", "{}000000000\n"),
+        ("0::/system.slice/docker-x.scope\n", "system.slice/docker-x.scope/cpu.stat", "usage_usec {}000000\n"),
+    ],
+)
+def test_how_long_no_processor_was_used(tmp_path: Path, monkeypatch, group: str, file: str, unit: str):
+    now = [100.0]
+    monkeypatch.setattr(kills.time, "monotonic", lambda: now[0])
+    put(tmp_path, "proc/7/cgroup", group)
+    put(tmp_path, f"sys/fs/cgroup/{file}", unit.format(3))
+    processor = ProcessorWatch(7, tmp_path)
+    now[0] = 160.0
+    assert processor.idle_s() == 60
+    put(tmp_path, f"sys/fs/cgroup/{file}", unit.format(9))
+    assert processor.idle_s() == 0
+    assert ProcessorWatch(8, tmp_path).idle_s() == 0  # not known
