@@ -76,6 +76,7 @@ def test_bundled_rules_have_unique_ids_sources_and_changes_of_known_fields():
     assert len({rule.id for rule in rules}) == len(rules) >= 150
     assert [LogRule.model_validate(rule.model_dump()) for rule in rules] == rules
     Signs.model_validate(bundled()[1].model_dump())
+    assert [rule.id for rule in rules if rule.family is None] == []
     assert all(rule.seen.startswith(("https://", "pitfalls: ", "provoked: ", "message of ")) for rule in rules)
     paths = {change.path for rule in rules for change in rule.change}
     assert all(path.startswith("/variants/*/") for path in paths)
