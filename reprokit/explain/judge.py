@@ -12,7 +12,7 @@ from typing import IO
 from reprokit.explain.advice import advice, query
 from reprokit.explain.ending import LAST_WORDS
 from reprokit.explain.load import Matcher, matcher
-from reprokit.explain.model import KINDS, Cause, Explanation, LogRule, Neighbour, filled
+from reprokit.explain.model import FIELD, KINDS, Cause, Explanation, LogRule, Neighbour, filled
 from reprokit.explain.place import shortened, unstamped
 from reprokit.explain.scan import NEAR, WARNING, Hit, Scan, captured, scan, warns
 from reprokit.explain.values import demangled, packages
@@ -23,9 +23,8 @@ _MOST = 5
 # Characters of the log that stand in a cause.
 _QUOTED = 200
 # What was not captured leaves a sentence with the words that only introduce it.
-_NAMES = re.compile(r"\{([a-z_]+)\}")
 _MISSING = "\0"
-_LEFT_OPEN = re.compile(r" \(\0(?: \0)*\)|(?::| of| by)? \0(?=$|[ ,;:)])|(?<=\()\0 ")
+_LEFT_OPEN = re.compile(r" \(\0(?: \0)*\)|(?::| of| by)? \0(?=$|[ ,;:)])|(?<=\()(?:\0 )+")
 # Where a tool gives the reason on the lines below.
 _BELOW = re.compile(r"^(?:Caused by:|cause:|[╰├]─[▶>]|└─[▶>]|[|`]->) *(?P<why>.+)")
 # Poetry prints the class of an exception alone on a line, and what it says below.
@@ -152,6 +151,8 @@ def _with_status(cause: Cause, rules: Matcher) -> Cause:
 
 
 def _succeeded(found: Scan, rules: Matcher) -> bool:
+    if any(rules.rules[name].silent for name in found.rules):
+        return False
     hits = [(rules.rules[name], hit) for name, hit in found.rules.items() if hit.excused != hit.last]
     fatal = [
         hit.last
@@ -206,6 +207,8 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
 def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan) -> int:
     """The position in `KINDS`. What was survived ranks below what came after it."""
     rank = KINDS.index(rule.kind)
+    if rule.silent:
+        return rank
     end = max(found.signs.get("failure", 0), found.signs.get("error", 0)) or found.lines
     later = [
         other_rule.kind
@@ -249,7 +252,7 @@ def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
 
 def _sentence(rule: LogRule, values: dict[str, str], hit: Hit) -> str:
     """The rule's cause; where it holds nothing that was captured, with the log's own words."""
-    missing = {name: _MISSING for name in _NAMES.findall(rule.cause) if not values.get(name)}
+    missing = {name: _MISSING for name in FIELD.findall(rule.cause) if not values.get(name)}
     cause = _LEFT_OPEN.sub("", filled(rule.cause, {**values, **missing})).replace(_MISSING, "...")
     if rule.kind == "symptom":
         return cause

@@ -22,7 +22,8 @@ Kind = Literal["exact", "likely", "general", "wording", "meaning", "unexplained"
 KINDS: tuple[Kind, ...] = get_args(Kind)
 # An answer is sure if at least so many of its class were right.
 _SURE = 0.95
-_FIELD = re.compile(r"\{([a-z_]+)\}")
+# A value in the text of a rule.
+FIELD = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
 # Values that the engine adds to those captured.
 ADDED = {"demangled", "oldest_cuda", "driver_newest_cuda", "distribution", "apt"}
 
@@ -54,6 +55,7 @@ class LogRule(FrozenModel):
     kind: Literal["exact", "likely", "general", "wording", "meaning", "symptom"] = "exact"
     family: Family | None = Field(default=None, description="what kind of thing went wrong")
     survivable: bool = Field(default=False, description="true: tools retry or go on, so a log of a success may have it")
+    silent: bool = Field(default=False, description="true: no error follows it, and a success after it does not count")
     network: bool = Field(default=False, description="true: a server or the way to it failed, which may pass")
     cause: str = Field(min_length=10, description="one sentence; {name} is replaced by what was captured")
     remedy: str = Field(min_length=5, description="commands, or what to change")
@@ -77,7 +79,7 @@ class LogRule(FrozenModel):
     def _captured(self) -> LogRule:
         captured = {name for pattern in (*self.patterns, self.near) for name in compiled(pattern or "x").groupindex}
         texts = [self.cause, self.remedy, *(str(change.value) for change in self.change)]
-        for name in _FIELD.findall(" ".join(texts)):
+        for name in FIELD.findall(" ".join(texts)):
             if name not in captured | ADDED:
                 raise ValueError(f"{{{name}}} is captured by no pattern")
         return self
@@ -175,4 +177,4 @@ class Explanation(NamedTuple):
 
 def filled(text: str, values: dict[str, str]) -> str:
     """`text` with each `{name}` replaced by its value; `...` for one that was not captured."""
-    return _FIELD.sub(lambda match: values.get(match[1]) or "...", text)
+    return FIELD.sub(lambda match: values.get(match[1]) or "...", text)

@@ -130,7 +130,9 @@ def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> 
     for number in numbers:
         owner = matcher.owners[number]
         owners.setdefault(owner if isinstance(owner, str) else owner.id, []).append(number)
-    if "harmless" in owners or place.line <= found.ignored:
+    if "harmless" in owners:  # but a loss that is NaN is reported at the level of information
+        owners = {name: own for name, own in owners.items() if name in matcher.rules and matcher.rules[name].silent}
+    if place.line <= found.ignored:
         return
     ignored = _ENDS_NOTHING.search(place.block.text, max(0, place.start - 200), place.start)
     if "traceback" in owners:
