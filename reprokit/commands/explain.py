@@ -64,6 +64,7 @@ def _explain_last(json: bool) -> None:
     subject = _subject(failure)
     pins = subject.target.variant.pins if subject else {}
     explanation = explained(io.BytesIO(log), failed=True, pins=pins, good=good_lines(subject, failure.verb))
+    explanation = explanation._replace(unfit=[*explanation.unfit, *_unfit(subject)])
     if json:
         dump({"failure": asdict(failure), **explanation.as_json()})
         return
@@ -74,6 +75,25 @@ def _explain_last(json: bool) -> None:
             echo(line)
     else:
         _print(explanation, subject)
+
+
+def _unfit(subject: Subject | None) -> list[str]:
+    """What does not fit in the recipe's pins and lock, and what keeps it from running on this machine."""
+    from reprokit.errors import ReprokitError
+    from reprokit.host.fit import in_words, recipe_findings
+    from reprokit.host.gpu import gpus
+    from reprokit.host.memory import memory_bytes
+    from reprokit.image.lock.fit import findings
+
+    if subject is None:
+        return []
+    cards = gpus()
+    problems = recipe_findings(subject.target.variant, bool(cards), cards, memory_bytes(), None)
+    try:
+        problems = [*findings(subject.target), *problems]
+    except ReprokitError:  # the recipe or a file of it was changed
+        pass
+    return [in_words(finding) for finding in problems if finding.severity == "error"]
 
 
 def _subject(failure: LastFailure) -> Subject | None:

@@ -10,6 +10,9 @@ import pytest
 from reprokit import cli
 from reprokit.errors import UsageError
 from reprokit.explain.last import keep
+from reprokit.explain.remedy import Subject
+from reprokit.host import gpu
+from reprokit.recipe.find import target
 
 LOG = "line one\n/bin/sh: 1: nvcc: not found\nmake: *** [all] Error 127\n"
 
@@ -37,6 +40,19 @@ def test_the_last_failure_is_kept_for_its_explanation(call):
     assert "\nline 2: there is no nvcc" in call("explain", "--last").stdout
     keep("[100%] Built target x\n")  # the log of a failure, whatever it says
     assert json.loads(call("explain", "--last", "--json").stdout)["success"] is False
+
+
+def test_what_does_not_fit_in_the_recipe_and_on_this_machine_stands_below_the_cause(call, tmp_path, monkeypatch):
+    (tmp_path / "recipes").mkdir()
+    (tmp_path / "recipes/odd.yaml").write_text(
+        "name: odd\npaper: {title: T, venue: V, year: 2020, licence: MIT}\nvariants:\n"
+        '  v: {base: "debian:12", pins: {cuda: "11.2", gcc: "12"}, requires: {gpu: required}}\n'
+    )
+    monkeypatch.setattr(gpu, "gpus", list)
+    keep(LOG, subject=Subject(target("odd:v")))
+    problems = [line for line in call("explain", "--last").stdout.splitlines() if line.startswith("  does not fit: ")]
+    assert any("gcc=12" in line and "cuda=11.2" in line for line in problems)
+    assert "  does not fit: requires.gpu=required: this machine has no GPU" in problems
 
 
 @pytest.mark.parametrize(
