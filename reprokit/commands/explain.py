@@ -6,7 +6,7 @@ import io
 import os
 import stat
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated
@@ -89,10 +89,8 @@ def _unfit(subject: Subject | None) -> list[str]:
         return []
     cards = gpus()
     problems = recipe_findings(subject.target.variant, bool(cards), cards, memory_bytes(), None)
-    try:
+    with suppress(ReprokitError):  # the recipe or a file of it was changed
         problems = [*findings(subject.target), *problems]
-    except ReprokitError:  # the recipe or a file of it was changed
-        pass
     return [in_words(finding) for finding in problems if finding.severity == "error"]
 
 
