@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import IO
 
+from reprokit.compat.interfaces import of_message
 from reprokit.explain.advice import advice, query
 from reprokit.explain.ending import LAST_WORDS
 from reprokit.explain.load import Matcher, matcher
@@ -51,6 +52,7 @@ _LONG_AFTER = 5000
 # The level of a warning as glog and TensorFlow write it; the error that it leads to often follows.
 _LEVEL_W = re.compile(r"^\[?(?:[\d:.,TZ-]+ )*W(?:\d{4})? |: W \w")
 _LEVEL = re.compile(r"^(?:\W*\b(?:ERROR|FATAL|CRITICAL|[Ee]rror|[Ff]atal|E)\b(?: \W*|:\W*|\]\W*))+")
+_WORDS = re.compile(r"[a-z]{3,}")
 _UNEXPLAINED = "no rule knows this; the first line that looks like an error says"
 _LOOK = "read the lines around it; if you find the cause, add a rule to the folder of your own rules"
 _MEANING = {
@@ -103,7 +105,9 @@ def explain(
     if not causes:
         return Explanation(False, [])
     neighbours = {cause.line: rules.index.nearest(cause.text) for cause in causes}
-    causes = [_measured(_with_status(cause, rules), rules, neighbours[cause.line]) for cause in causes]
+    named = {*pins, *(version.name for version in contents.versions)}
+    causes = [_with_history(_with_status(cause, rules), pins, named) for cause in causes]
+    causes = [_measured(cause, rules, neighbours[cause.line]) for cause in causes]
     first, nearest = causes[0], neighbours[causes[0].line]
     unknown = failed is None and not any(cause.is_known for cause in causes) and "failure" not in contents.signs
     return Explanation(
@@ -148,6 +152,18 @@ def _with_status(cause: Cause, rules: Matcher) -> Cause:
         return cause
     known = rules.status(cause.text) or rules.status(cause.cause)
     return cause._replace(cause=f"{cause.cause}; {known[0]} means: {known[1]}") if known else cause
+
+
+def _with_history(cause: Cause, pins: Mapping[str, str], named: set[str]) -> Cause:
+    """The cause; where a public name is missing, with the releases that have it and the pin that helps."""
+    words = {word for _, text in cause.context for word in _WORDS.findall(text)}
+    span = of_message(cause.text, named | words)
+    if span is None:
+        return cause
+    version = pins.get(span.package, "")
+    change = {"op": "replace", "path": f"/variants/*/pins/{span.package}", "value": span.nearest(version)}
+    sentence = f"{cause.cause}; {span}"
+    return cause._replace(cause=sentence, remedy=span.remedy(version), recipe_change=[change])
 
 
 def _succeeded(found: Scan, rules: Matcher) -> bool:

@@ -184,7 +184,7 @@ class Variant(RecipePart):
     )
     cxx_standard: Literal["11", "14", "17", "20"] | None = Field(default=None, description="of the paper's code")
     needs_apis: list[f.Line] = Field(
-        default=[], description="APIs that its code calls and that some releases lack, as PIN:API"
+        default=[], description="APIs that its code calls and that some releases lack, as PIN:API, such as numpy:float"
     )
     sources: list[Source] = Field(default=[], description="git repositories, for the block git")
     blocks: list[Block] = Field(default=[], description="what is built, in order")

@@ -125,6 +125,10 @@ def test_remedies_name_a_driver_and_a_machine() -> None:
         ("gcc=12", "gcc:TACO tests", "error", "gcc=10"),
         ("tvm=0.20,llvm=15", "tvm:auto_scheduler", "error", "tvm=0.19.0"),
         ("tvm=0.7,llvm=11", "tvm:contrib.graph_executor", "error", "tvm=0.8.0"),
+        # From the histories of interfaces.
+        ("numpy=1.24.4", "numpy:float", "error", "numpy=1.23"),
+        ("numpy=1.23.5", "numpy:numpy.float", None, None),
+        ("cuda=12.1", "cuda:textureReference", "error", "cuda=11.8"),
     ],
 )  # fmt: skip
 def test_apis(pins: str, api: str, severity: str | None, nearest: str | None) -> None:

@@ -81,3 +81,34 @@ def test_a_failure_proposes_the_package(log, path, value):
 def test_what_the_table_lacks_is_no_change():
     for line in ("ModuleNotFoundError: No module named 'evil_package'", "a.c:1:10: fatal error: evil.h: No such file"):
         assert explain(logs.stream(f"{line} or directory\n"), failed=True).causes[0].recipe_change == []
+
+
+@pytest.mark.parametrize(
+    ("log", "cause", "change"),
+    [
+        ("AttributeError: module 'numpy' has no attribute 'float'", "numpy.float: in numpy up to 1.23", "numpy 1.23"),
+        ("AttributeError: module 'torch' has no attribute 'rfft'", "torch.rfft: in torch up to 1.7", "torch 1.7"),
+        ("ModuleNotFoundError: No module named 'torch._six'", "torch._six: in torch up to 1.13", "torch 1.13"),
+        (
+            "ImportError: cannot import name 'AdamW' from 'transformers' (/a.py)",
+            "AdamW: in transformers up to 4",
+            "transformers 4.49",
+        ),
+        ('a.cu(3): error: identifier "cudaThreadSynchronize" is undefined', "in cuda up to 12.9", "cuda 12.9"),
+    ],
+)
+def test_a_missing_name_has_the_releases_that_have_it(log: str, cause: str, change: str):
+    first = explain(logs.stream(f"{log}\n"), failed=True).causes[0]
+    package, release = change.split()
+    assert cause in first.cause and first.remedy.startswith(f"pin {change}")
+    assert first.recipe_change == [{"op": "replace", "path": f"/variants/*/pins/{package}", "value": release}]
+
+
+def test_a_recipes_pin_decides_on_which_side_to_look():
+    log = "AttributeError: module 'numpy' has no attribute 'AxisError'\n"  # 1.13 to 1.26
+    assert [
+        explain(logs.stream(log), True, pins={"numpy": pin}).causes[0].remedy[:14] for pin in ("1.12.1", "2.0.2")
+    ] == [
+        "pin numpy 1.13",
+        "pin numpy 1.26",
+    ]

@@ -5,11 +5,14 @@ from __future__ import annotations
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from reprokit.supply.site import span
+
 
 class Upstream:
-    """A plain HTTP server that records requests and gives the answers of `answers`."""
+    """A plain HTTP server that records requests and gives the answers of `answers`; their `ranges`, if set."""
 
     def __init__(self) -> None:
+        self.ranges = False
         self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
         self.answers: dict[str, tuple[int, dict[str, str], bytes]] = {}
         outer = self
@@ -22,6 +25,12 @@ class Upstream:
                 outer.requests.append((self.command, self.path, dict(self.headers), body))
                 path = "/" + self.path.split("/", 3)[3] if self.path.startswith("http://") else self.path
                 status, headers, answer = outer.answers.get(path, (404, {}, b"no"))
+                if outer.ranges and (part := span(self.headers.get("Range", ""), len(answer))) not in (
+                    None,
+                    (0, len(answer)),
+                ):
+                    headers = {**headers, "Content-Range": f"bytes {part[0]}-{part[1] - 1}/{len(answer)}"}
+                    status, answer = 206, answer[part[0] : part[1]]
                 self.send_response(status)
                 for key, value in headers.items():
                     self.send_header(key, value)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from reprokit.compat.facts import Facts
+from reprokit.compat.interfaces import Range, history
 from reprokit.compat.model import COMPILE
 from reprokit.compat.rule import Problem, Verdict, combined, error, problems, rule, unknown, warning
 from reprokit.compat.schema import AffectedPin, Api
@@ -13,19 +14,21 @@ from reprokit.compat.version import begins, key, older, parts
 from reprokit.compat.view import View
 
 
-@rule("needs-api", changes="dgl tvm cutlass gcc transformers python")
+@rule("needs-api", changes="dgl tvm cutlass gcc transformers python numpy torch jax cuda llvmlite")
 def needs_api(view: View) -> Iterator[Problem]:
     for need in view.stack.needs_apis:
         name, _, text = need.partition(":")
         pin = view.pin(name)
         if pin is None:
             continue
-        subjects, api = (pin.label, f"needs={need}"), _find_api(view.facts, name, text)
-        if api is None:
+        subjects = (pin.label, f"needs={need}")
+        versions = pin.versions or ((pin.text,) if parts(pin.text) else ())
+        if api := _find_api(view.facts, name, text):
+            yield Problem(subjects, combined((f"{name} {v}", _judge_api(api, name, text, v)) for v in versions))
+        elif span := history(name, text):
+            yield Problem(subjects, combined((f"{name} {v}", _judge_range(span, v)) for v in versions))
+        else:
             yield Problem(subjects, unknown(f"no fact covers the API {text} of {name}"))
-            continue
-        versions = pin.versions or ((pin.text,) if name == "transformers" and parts(pin.text) else ())
-        yield Problem(subjects, combined((f"{name} {v}", _judge_api(api, name, text, v)) for v in versions))
 
 
 def _find_api(facts: Facts, name: str, text: str) -> Api | None:
@@ -33,6 +36,11 @@ def _find_api(facts: Facts, name: str, text: str) -> Api | None:
         if _plain(text) in map(_plain, (known, *api.aliases)):
             return api
     return None
+
+
+def _judge_range(span: Range, version: str) -> Iterator[Verdict]:
+    if not span.has(version):
+        yield error(f"{span.package} {version} has no {span.name}; {span}", ["wheel_interfaces"])
 
 
 def _plain(text: str) -> str:
