@@ -38,15 +38,16 @@ class LayerRow:
 
 
 def rows(image: Image) -> list[LayerRow]:
-    """From the base up."""
+    """The layers of an image, from the base up."""
     made = zip(image.layers, instructions(image.config, len(image.layers)), strict=True)
     return [
-        LayerRow(each.diff_id, each.blob.size if each.blob else None, each.size or None, text) for each, text in made
+        LayerRow(layer.diff_id, layer.blob.size if layer.blob else None, layer.size or None, text)
+        for layer, text in made
     ]
 
 
 def instructions(config: bytes, count: int) -> list[str]:
-    """The Dockerfile's line of each of `count` layers; empty if the config's history does not match."""
+    """The Dockerfile's line for each of `count` layers; empty texts if the config's history does not match."""
     value = parsed(config)
     history = value.get("history") if isinstance(value, dict) else None
     entries = history if isinstance(history, list) else []
@@ -55,7 +56,7 @@ def instructions(config: bytes, count: int) -> list[str]:
 
 
 def instructions_of(history: Sequence[HistoryStep], count: int) -> list[str]:
-    """As `instructions`, from an engine's history, newest step first, which does not mark steps without a layer."""
+    """As `instructions`, from an engine's history: newest step first, steps without a layer not marked."""
     made = [_plain({"created_by": step.command, "comment": step.comment}) for step in reversed(history)]
     made = [text for text in made if not NO_LAYER.match(text)]
     return made if len(made) == count else [""] * count
@@ -73,7 +74,7 @@ def _plain(entry: Mapping[str, Any]) -> str:
 
 
 def packages(image: Image, bundles: Sequence[Bundle]) -> dict[str, str]:
-    """The versions of `dpkg:NAME` and `python:NAME` in the layers that one of the bundles has.
+    """The versions of `dpkg:NAME` and `python:NAME` in the layers that the bundles have.
 
     Raises UsageError if a layer is not a tar, or if the layers exceed a limit.
     """
@@ -165,7 +166,7 @@ def _dpkg(status: bytes) -> Iterator[tuple[str, str]]:
 
 
 def differences(old: dict[str, str], new: dict[str, str]) -> list[tuple[str, str, str]]:
-    """The differing names with their values before and after, empty if there is none."""
+    """The differing names with their old and new values, "" for a missing one."""
     return [(n, old.get(n, ""), new.get(n, "")) for n in sorted({*old, *new}) if old.get(n, "") != new.get(n, "")]
 
 
@@ -174,9 +175,9 @@ Change = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Compared:
-    """Layers of only one image, and changed values by name, before and after, empty if there is none.
+    """Layers that only one image has, and changed values as (name, old, new), "" for a missing one.
 
-    `size` are unpacked bytes. `unknown` counts layers that both bundles exclude, whose packages are unknown.
+    `size` are unpacked bytes. `unknown` counts layers that both bundles exclude: their packages are unknown.
     """
 
     size: tuple[int, int]
@@ -195,32 +196,33 @@ class Compared:
 def compare(one: Bundle, other: Bundle, left: Image | None, right: Image | None) -> Compared:
     """Compare two images; a missing image has no layers."""
     before, after = (rows(image) if image else [] for image in (left, right))
-    ids = [{row.diff_id for row in each} for each in (before, after)]
-    removed = [row for row in before if row.diff_id not in ids[1]]
-    added = [row for row in after if row.diff_id not in ids[0]]
-    changed, both = removed or added, (one, other)
-    described = [_described(*each) for each in ((one, left), (other, right))]
-    nowhere = {each.diff_id for image in (left, right) if image for each in image.layers if not holder(each, both)}
+    old, new = ({row.diff_id for row in layers} for layers in (before, after))
+    removed = [row for row in before if row.diff_id not in new]
+    added = [row for row in after if row.diff_id not in old]
+    changed, both, images = removed or added, (one, other), (left, right)
+    described = [_described(one, left), _described(other, right)]
+    nowhere = {layer.diff_id for image in images if image for layer in image.layers if not holder(layer, both)}
+    sizes = [metadata.size if metadata else 0 for metadata in described]
     return Compared(
-        size=(described[0].size if described[0] else 0, described[1].size if described[1] else 0),
+        size=(sizes[0], sizes[1]),
         removed=removed,
         added=added,
-        pins=differences(*(each.pins if each else {} for each in described)),
+        pins=differences(*(metadata.pins if metadata else {} for metadata in described)),
         settings=differences(_flat_settings(left), _flat_settings(right)),
-        packages=differences(*(packages(each, both) if each else {} for each in (left, right))) if changed else [],
+        packages=differences(*(packages(image, both) if image else {} for image in images)) if changed else [],
         unknown=len(nowhere) if changed else 0,
     )
 
 
 def _described(bundle: Bundle, image: Image | None) -> ImageMetadata | None:
-    return next((each for each in bundle.metadata.images if image and each.name == image.name), None)
+    return next((metadata for metadata in bundle.metadata.images if image and metadata.name == image.name), None)
 
 
 def _flat_settings(image: Image | None) -> dict[str, str]:
-    """ENV and labels one by one."""
+    """The settings with ENV and labels as single entries."""
     of_image = image.settings if image else {}
     flat = {key: str(of_image[key]) for key in ("WorkingDir", "User", "Entrypoint", "Cmd") if of_image.get(key)}
     env = of_image.get("Env")
-    flat |= dict(str(each).partition("=")[::2] for each in env) if isinstance(env, list) else {}
+    flat |= dict(str(entry).partition("=")[::2] for entry in env) if isinstance(env, list) else {}
     labels = of_image.get("Labels")
     return flat | ({f"label {k}": str(v) for k, v in labels.items()} if isinstance(labels, dict) else {})

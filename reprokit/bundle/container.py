@@ -1,4 +1,4 @@
-"""A container in its present state as an image: the layers of its image, and one with its changes.
+"""A container's current state as an image: the layers of its image, and one layer with its changes.
 
 Unlike an engine's `export` it keeps the configuration: ENV, WORKDIR, ENTRYPOINT, USER, labels.
 """
@@ -54,7 +54,7 @@ _END = bytes(2 * tarfile.BLOCKSIZE)
 # The size of a file of the container, and its content.
 Fetch = Callable[[str], AbstractContextManager[tuple[int, Iterator[bytes]] | None]]
 _SNAPSHOTS = "reprokit-export"
-# These belong to this machine's container, or claim that the image is what its recipe builds.
+# Labels about this machine's container, or that claim that the image is as its recipe builds it.
 _LEFT_LABELS = (
     names.NAME, names.IMAGE, names.OWNER, names.USER, names.SETTINGS, INPUTS, DOCKERFILE, f"{LABEL}.lock",
 )  # fmt: skip
@@ -69,7 +69,7 @@ class FilterReport:
 
     @property
     def largest(self) -> list[tuple[str, int]]:
-        """The largest folders and files, with their bytes; not a folder that is large because of a single child."""
+        """The largest folders and files with their bytes, except folders that are large because of a single child."""
         of_children: Counter[str] = Counter()
         for path, size in self.folders.items():
             parent = posixpath.dirname(path)
@@ -81,10 +81,10 @@ class FilterReport:
 def filter_layer(
     blocks: Iterator[bytes], patterns: Sequence[str], fetch: Fetch, report: FilterReport
 ) -> Iterator[bytes]:
-    """The tar without regular files whose paths match one of `patterns`, where `*` matches slashes, too.
+    """The tar without regular files whose paths match one of `patterns`; `*` also matches slashes.
 
     Folders stay, and so do whiteouts, without which files of the layers below would reappear. A hard link to an
-    excluded file becomes a file of its own, whose content `fetch` gives. Raises EngineError if that file no longer
+    excluded file becomes a file of its own, with the content from `fetch`. Raises EngineError if that file no longer
     exists, or if the tar is damaged.
     """
     try:
@@ -195,7 +195,7 @@ def _container(engine: Engine, name: str) -> ContainerInfo:
 
 @contextlib.contextmanager
 def _committed(engine: Engine, name: str, tag: str) -> Iterator[str]:
-    """The name of the snapshot, which is removed at the end; so is one that a killed process left."""
+    """The name of the snapshot, which is removed at the end; one left by a killed process is removed first."""
     reference = f"{_SNAPSHOTS}:{tag}"
     _remove(engine, reference)
     notify(f"taking a snapshot of {name}")
@@ -256,7 +256,7 @@ def _name(container: ContainerInfo) -> str:
 
 @contextlib.contextmanager
 def _content(engine: Engine, container: str, path: str) -> Iterator[tuple[int, Iterator[bytes]] | None]:
-    """The size and the content of a regular file; None if the path is none."""
+    """The size and the content of a regular file; None if the path is not a regular file."""
     with engine.archive(container, path, LINKED_FILE) as blocks:
         stream = Stream(blocks or ())
         member = next(members(stream, f"{container}:{path}"), None) if blocks else None

@@ -101,10 +101,10 @@ class ExportRequest:
 
 
 def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLayers) -> tuple[Metadata, FilterReport]:
-    """Run the export; `node_layers` gives the layers of a node's images by the node's name.
+    """Run the export; `node_layers` returns the layers of the images on a node.
 
-    Returns what was written, and a report of a container's files. `out` stays unchanged if it fails. Raises every
-    kind of `reprokit.errors`.
+    Returns the metadata, and a report of a container's files. `out` stays unchanged if it fails. Raises every kind of
+    `reprokit.errors`.
     """
     with contextlib.ExitStack() as stack:
         images, changed, report = resolve(engine, request.names), Changed(), FilterReport()
@@ -112,11 +112,9 @@ def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLaye
             patterns = (*CACHES, *request.exclude)
             image, changed, report = stack.enter_context(snapshot(engine, request.container, patterns))
             images = [image]
-        labels = [labels_of_image for each in images if (labels_of_image := ImageLabels.read(each.labels)).recipe]
+        labels = [read for image in images if (read := ImageLabels.read(image.labels)).recipe]
         if (request.workspace or request.store) and not labels:
             raise UsageError("these images have no recipe: there is no workspace and no lock to add")
-        recipes = dict.fromkeys(each.recipe for each in labels)
-        targets = [each.target for each in labels]
         present = chain(
             *map(of_bundle, request.since), *map(of_inventory, request.inventories), *map(node_layers, request.nodes)
         )
@@ -125,8 +123,8 @@ def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLaye
             images,
             out,
             excluded_layers(images, present),
-            workspaces=tuple(recipes) if request.workspace else (),
-            inputs=targets if request.store else (),
+            workspaces=tuple(dict.fromkeys(read.recipe for read in labels)) if request.workspace else (),
+            inputs=[read.target for read in labels] if request.store else (),
             key=request.key,
             changed=changed,
             progress=stack.enter_context(progress(f"writing {out.name}")),
@@ -136,11 +134,10 @@ def run(engine: Engine, request: ExportRequest, out: Path, node_layers: NodeLaye
 
 def resolve(engine: Engine, names: Sequence[str]) -> list[ImageInfo]:
     """Each image once, in the order of `names`. Raises UsageError with the command that builds a missing one."""
-    by_name = {each.name: each for each in (_one(engine, name) for name in names)}
-    return list(by_name.values())
+    return list({image.name: image for image in (_image(engine, name) for name in names)}.values())
 
 
-def _one(engine: Engine, name: str) -> ImageInfo:
+def _image(engine: Engine, name: str) -> ImageInfo:
     if is_recipe(name):
         chosen = target(name)
         if engine.image(image_name(chosen)) is None:

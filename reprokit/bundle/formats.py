@@ -42,27 +42,27 @@ _DAY_S = 86400
 
 def squashfs(job: ExportJob) -> Metadata:
     """Write the only image of the job. Raises EngineError if sqfstar is missing or fails."""
-    (one,), engine = job.images, job.engine
+    (info,), engine = job.images, job.engine
     assert engine
-    image = job.changed.finish(Image(one.name, json.dumps({"config": dict(one.config)}).encode(), ()))
+    image = job.changed.finish(Image(info.name, json.dumps({"config": dict(info.config)}).encode(), ()))
     config = json.loads(image.config)["config"]
     partial = partial_of(job.target)
     with claim(job.target) as file:
         try:
-            space = SpaceEstimate(one.size, job.target.parent)
+            space = SpaceEstimate(info.size, job.target.parent)
             space.check()
 
             def report(done: int, total: int) -> None:
                 space.check(done, os.fstat(file.fileno()).st_size)
                 job.progress(done, total)
 
-            with _file_system(engine, one.name) as blocks:
-                files = _counted(blocks, one.size, report)
+            with _file_system(engine, info.name) as blocks:
+                files = _counted(blocks, info.size, report)
                 for edit in job.changed.edits.values():
                     files = edit(files)
                 empty = contextlib.nullcontext((0, iter(())))
                 files = filter_layer(files, _EXCLUDED, lambda path: empty, FilterReport())
-                # enroot's files come first: of two entries sqfstar takes the first, also if the image has a link there.
+                # enroot's files come first: sqfstar uses the first of two entries, even if the second is a link.
                 files = itertools.chain(_entries(config), files)
                 _squash(files, file, job.target)
             partial.replace(job.target)
@@ -72,15 +72,15 @@ def squashfs(job: ExportJob) -> Metadata:
                 raise unwritable(error, "the file", job.target) from None
             raise
     metadata = job.metadata([image])
-    return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": one.size}),)})
+    return metadata.model_copy(update={"images": (metadata.images[0].model_copy(update={"size": info.size}),)})
 
 
 @contextlib.contextmanager
 def _file_system(engine: Engine, reference: str) -> Iterator[Iterator[bytes]]:
     """The image's files as a tar, through a container that is never started."""
-    for left in engine.containers([_LABEL]):
-        if time.time() - left.created > _DAY_S:  # left by a killed process
-            engine.remove(left.id, force=True)
+    for container in engine.containers([_LABEL]):
+        if time.time() - container.created > _DAY_S:  # left by a killed process
+            engine.remove(container.id, force=True)
     name = f"reprokit-export-{uuid.uuid4().hex[:12]}"
     body = {"Image": reference, "Cmd": ["/"], "NetworkDisabled": True, "Labels": {_LABEL: "squashfs"}}
     engine.create_container(name, body)
@@ -143,7 +143,7 @@ def _rc(config: Mapping[str, Any]) -> str:
 
 
 def _squash(blocks: Iterator[bytes], file: IO[bytes], target: Path) -> None:
-    # sqfstar gets the open file: at a path it would follow a link that somebody planted.
+    # sqfstar gets the open file: it would follow a planted link at a path.
     opened = file.fileno()
     argv = [*_SQFSTAR, f"/proc/self/fd/{opened}"]
     try:
@@ -188,7 +188,7 @@ def folder(job: ExportJob) -> Metadata:
         raise UsageError("the target exists and is not an empty folder", str(target), "name a new folder")
     try:
         shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir()  # fails if a link is: it could lead to any folder of the user's
+        partial.mkdir()  # fails for a link, which could lead to any folder of the user
         (partial / BLOBS).mkdir(parents=True)
         sink = BlobFolder(partial)
         images = job.read(sink)
@@ -209,7 +209,7 @@ def folder(job: ExportJob) -> Metadata:
     return job.metadata(images)
 
 
-# Each writes the images to the job's target, completely or not at all, and returns the metadata.
+# Each function writes the images to the job's target, completely or not at all, and returns the metadata.
 FORMATS: Mapping[str, Callable[[ExportJob], Metadata]] = {
     "rkit": write,
     "docker": docker,

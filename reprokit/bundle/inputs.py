@@ -59,7 +59,7 @@ def registry_bases(names: Iterable[str]) -> list[Base]:
 
 @contextlib.contextmanager
 def base_images(engine: Engine | None, bases: Sequence[Base], store: Store) -> Iterator[list[ImageInfo]]:
-    """These bases under their names in the bundle, for as long as the block runs. Raises as `locked_base`."""
+    """The base images, tagged with their names in the bundle while the block runs. Raises as `locked_base`."""
     images: list[ImageInfo] = []
     with contextlib.ExitStack() as stack:
         for base in bases if engine else ():
@@ -78,7 +78,7 @@ def add_inputs(
 ) -> BundledInputs:
     """Add the files and commits that the locks name; `folder` must have space for them.
 
-    For the caller to hold `store.in_use()`. Raises SourceError if an input is missing or damaged.
+    The caller must hold `store.in_use()`. Raises SourceError if an input is missing or damaged.
     """
     chosen = [locked(name) for name in names]
     locks = [lock for _, lock in chosen]
@@ -94,10 +94,10 @@ def add_inputs(
         )
         require_space(total := sum(inputs.blobs.values()), folder)
         done = 0
-        for each, path in [*((file, store.path(file.sha256)) for file in inputs.files), *packs.items()]:
+        for blob, path in [*((file, store.path(file.sha256)) for file in inputs.files), *packs.items()]:
             with path.open("rb") as source:
-                _add(tar, each, source)
-            done += each.size
+                _add(tar, blob, source)
+            done += blob.size
             progress(done, total)
     return inputs
 
@@ -144,7 +144,7 @@ def _add(tar: ResumableTar, expected: Sized, source: IO[bytes]) -> None:
 
 @dataclass
 class Imported:
-    """The numbers of new files and repositories, and lines on recipes that differ from those here."""
+    """The numbers of new files and repositories, and lines on local recipes that differ from the bundle's."""
 
     files: int = 0
     repositories: int = 0
@@ -154,7 +154,7 @@ class Imported:
 def import_inputs(file: VerifiedBundle, inputs: BundledInputs, store: Store, folder: Path | None = None) -> Imported:
     """Publish files and repositories, and put the recipes into `folder`.
 
-    Without a folder the recipes here are compared with the bundle's. For the caller to hold `store.in_use()`. Raises
+    Without a folder, compare the local recipes with the bundle's. The caller must hold `store.in_use()`. Raises
     UsageError if an input of a target is missing or wrong, or if `folder` has another recipe of the same name.
     """
     where = file.bundle.where
@@ -165,12 +165,12 @@ def import_inputs(file: VerifiedBundle, inputs: BundledInputs, store: Store, fol
     with store.scratch() as scratch:
         staged = _stage(file, inputs, store, Path(scratch))
         variants = [variant for lock in recipes.locks.values() for variant in lock.variants.values()]
-        trees = {each.address: each.tree for variant in variants for each in variant.git}
+        trees = {source.address: source.tree for variant in variants for source in variant.git}
         repositories = _unpacked(staged, trees, where)
         imported = Imported()
-        files = [(path, each.sha256) for each, path in staged.items() if not isinstance(each, GitPack)]
+        files = [(path, blob.sha256) for blob, path in staged.items() if not isinstance(blob, GitPack)]
         with ThreadPoolExecutor(_PUBLISHERS) as pool:
-            imported.files = sum(1 for _ in pool.map(lambda each: store.publish(*each), files))
+            imported.files = sum(1 for _ in pool.map(lambda file: store.publish(*file), files))
         for commit, path in repositories.items():
             imported.repositories += _publish(path, commit, store)
     if folder:
@@ -181,16 +181,16 @@ def import_inputs(file: VerifiedBundle, inputs: BundledInputs, store: Store, fol
 
 
 def _refuse_incomplete(inputs: BundledInputs, locks: dict[str, Lock], store: Store, where: str) -> None:
-    """The bundle and the store together must have every input of the targets."""
-    files = {each.sha256 for each in inputs.files}
-    commits = {Commit(each.url, each.commit) for each in inputs.packs}
+    """Raises UsageError if an input of the targets is neither in the bundle nor in the store."""
+    files = {file.sha256 for file in inputs.files}
+    commits = {Commit(pack.url, pack.commit) for pack in inputs.packs}
     for target in inputs.targets:
         name, _, variant = target.partition(":")
         if name not in locks or variant not in locks[name].variants:
             raise UsageError(f"the bundle has no lock of {target}", where, "export it again")
         lock = locks[name].variants[variant]
         missing = [w.name for w in lock.locked_inputs() if w.sha256 not in files and not store.path(w.sha256).exists()]
-        named = [each.address for each in lock.git]
+        named = [source.address for source in lock.git]
         missing += [c.name for c in named if c not in commits and not folder_of(c, store).is_dir()]
         if lock.base.digest and lock.base.digest not in inputs.bases:
             missing.append(lock.base.reference)
@@ -201,13 +201,13 @@ def _refuse_incomplete(inputs: BundledInputs, locks: dict[str, Lock], store: Sto
 
 def _stage(file: VerifiedBundle, inputs: BundledInputs, store: Store, scratch: Path) -> dict[Sized, Path]:
     """Copy each input that the store lacks into a file of its own."""
-    new: list[Sized] = [each for each in inputs.files if not store.path(each.sha256).exists()]
-    packs = [each for each in inputs.packs if not folder_of(Commit(each.url, each.commit), store).is_dir()]
+    new: list[Sized] = [blob for blob in inputs.files if not store.path(blob.sha256).exists()]
+    packs = [blob for blob in inputs.packs if not folder_of(Commit(blob.url, blob.commit), store).is_dir()]
     # A repository is written as a pack, and again with an index.
-    require_space(sum(each.size for each in [*new, *packs, *packs]), scratch)
-    staged = {each: scratch / f"{number}" for number, each in enumerate([*new, *packs])}
-    for each, path in staged.items():
-        raw = Reader(file.bundle, file.bundle.member(each.sha256), f"sha256:{each.sha256}")
+    require_space(sum(blob.size for blob in [*new, *packs, *packs]), scratch)
+    staged = {blob: scratch / f"{number}" for number, blob in enumerate([*new, *packs])}
+    for blob, path in staged.items():
+        raw = Reader(file.bundle, file.bundle.member(blob.sha256), f"sha256:{blob.sha256}")
         with path.open("wb") as out:
             while block := raw.read(BLOCK):
                 out.write(block)
@@ -215,13 +215,13 @@ def _stage(file: VerifiedBundle, inputs: BundledInputs, store: Store, scratch: P
 
 
 def _unpacked(staged: dict[Sized, Path], trees: dict[Commit, str], where: str) -> dict[Commit, Path]:
-    """A repository for each pack, with the tree that the lock names."""
+    """Unpack each pack to a repository. Raises UsageError if its tree is not the locked one."""
     repositories: dict[Commit, Path] = {}
-    for each, path in staged.items():
-        if isinstance(each, GitPack):
-            commit = Commit(each.url, each.commit)
+    for blob, path in staged.items():
+        if isinstance(blob, GitPack):
+            commit = Commit(blob.url, blob.commit)
             repositories[commit] = path.with_suffix(".git")
-            why = unpack(path, commit, each.shallow, repositories[commit])
+            why = unpack(path, commit, blob.shallow, repositories[commit])
             if not why:
                 tree = git("rev-parse", f"{commit.commit}^{{tree}}", folder=repositories[commit]).strip()
                 locked = trees.get(commit, tree)
@@ -233,7 +233,7 @@ def _unpacked(staged: dict[Sized, Path], trees: dict[Commit, str], where: str) -
 
 
 def _publish(folder: Path, commit: Commit, store: Store) -> bool:
-    """Whether the repository is new; another process may have fetched it meanwhile."""
+    """Publish a repository. Return False if another process has fetched it meanwhile."""
     published = folder_of(commit, store)
     published.parent.mkdir(parents=True, exist_ok=True)
     with published.with_suffix(".lock").open("ab") as lock:

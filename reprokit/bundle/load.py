@@ -1,4 +1,4 @@
-"""Bundles loaded into an engine: all bytes are verified first, names are moved last."""
+"""Load bundles into an engine: verify all bytes first, move names last."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Loaded:
 
 
 def checked(paths: Sequence[Path], stack: ExitStack) -> list[VerifiedBundle]:
-    """Open and verify bundles, which `stack` closes. Raises UsageError naming the file and the damage."""
+    """Open and verify bundles; `stack` closes them. Raises UsageError naming the file and the damage."""
     bundles = [stack.enter_context(opened(path)) for path in paths]
     verified = []
     for bundle in bundles:
@@ -67,9 +67,9 @@ def check_origin(bundle: Bundle, allowed: Path | None, trusted: bool) -> None:
 
 
 def check_names(bundle: Bundle, trusted: bool) -> None:
-    """Raises UsageError for reserved names, and for bases and names of no recipe unless the bundle is `trusted`."""
+    """Raises UsageError for reserved names, and unless `trusted` also for bases and for images without a recipe."""
     if bases := _bases(bundle):
-        # Nothing in the bundle proves that an image is the one that a registry has under the digest.
+        # Nothing in the bundle proves that a registry has this image under the digest.
         consent.require(
             f"the bundle has {counted(len(bases), 'base image')} of its inputs, which builds start from",
             "--trust",
@@ -101,7 +101,7 @@ def load(
     if this host cannot run an image, without `force`.
     """
     gpus = engine.host.gpus()
-    for described in (each for file in files for each in file.bundle.metadata.images):
+    for described in (image for file in files for image in file.bundle.metadata.images):
         needs = ImageNeeds(described.pins, described.min_driver, described.compute_capabilities)
         require_image(described.name, needs, gpus, force)
     target = _Target(engine, trusted_by)
@@ -114,7 +114,7 @@ def load(
         if new and SIGNATURE not in file.bundle.signed:
             notify(f"{file.bundle.path.name} is not signed: its maker is unknown")
     kept = {image.name for (_, image), present in zip(images, same, strict=True) if present or target.same_files(image)}
-    if replaced := [name for name, image_ids in target.known.items() if image_ids and name not in kept]:
+    if replaced := [name for name, image_ids in target.accepted.items() if image_ids and name not in kept]:
         consent.require(f"there are other images called {', '.join(replaced)}", "--replace", replace)
     for file, image in images:
         target.load(file, image)
@@ -124,7 +124,7 @@ def load(
 def load_bases(file: VerifiedBundle, connect: Callable[[], Engine]) -> int:
     """Load only the base images of the inputs, and trust them; returns the number of new ones.
 
-    For the caller to `check_origin` first. A base that builds here already use is kept. Without an engine all are
+    The caller must call `check_origin` first. A base that local builds already use is kept. Without an engine all are
     skipped.
     """
     names = _bases(file.bundle)
@@ -136,7 +136,7 @@ def load_bases(file: VerifiedBundle, connect: Callable[[], Engine]) -> int:
         notify(f"{len(names)} base images are not loaded: {error.message}; repeat the import where an engine runs")
         return 0
     target = _Target(engine, "store import")
-    for image in (each for each in file.bundle.images if each.name in names):
+    for image in (image for image in file.bundle.images if image.name in names):
         if not target.has(file, image) and carried(engine, names[image.name]):
             notify(
                 f"{image.name} is another image here and is kept; to replace it, `reprokit images revoke {image.name}` "
@@ -154,17 +154,17 @@ def _bases(bundle: Bundle) -> dict[str, str]:
 
 
 class _Target:
-    """The engine; `known` maps names to image IDs that are loaded or confirmed by the user."""
+    """The engine; `accepted` maps names to the image IDs that were loaded or confirmed by the user."""
 
     def __init__(self, engine: Engine, trusted_by: str) -> None:
         self._engine, self._trusted_by = engine, trusted_by
         self.store, self.loaded = ImageStore.of(engine), Loaded()
-        self.known: dict[str, set[str]] = {}
+        self.accepted: dict[str, set[str]] = {}
 
     def has(self, file: VerifiedBundle, image: Image) -> bool:
         """Whether the image's name belongs to the bundle's image."""
         present = self._engine.image(image.name)
-        self.known.setdefault(image.name, {present.id} if present else set())
+        self.accepted.setdefault(image.name, {present.id} if present else set())
         if present is None or present.layers != image.diff_ids:
             return False
         return present.id == self.store.form.id_of(as_stored(file, image, self.store))
@@ -176,9 +176,9 @@ class _Target:
         return present.id if present and digest and canonical_digest_of(present) == digest else ""
 
     def load(self, file: VerifiedBundle, image: Image) -> None:
-        """Load the image and tag it, unless another engine's writing of the same image has the name.
+        """Load the image and tag it, unless the name belongs to an image with the same canonical digest.
 
-        Asks again if the name belongs by now to an image that the first question did not name.
+        Asks again if the name has moved to an image that the first question did not include.
         """
         image_id = "" if self.has(file, image) else self.same_files(image)
         if not image_id:
@@ -189,7 +189,7 @@ class _Target:
         # The user has agreed to bases (`check_names`).
         if trusted_by := self._trusted_by or ("load" if image.name in _bases(file.bundle) else ""):
             trust.record(self._engine, image_id, "trusted", trusted_by)
-        before, image_ids = self._engine.image_id(image.name), self.known[image.name]
+        before, image_ids = self._engine.image_id(image.name), self.accepted[image.name]
         if before == image_id:
             self.loaded.present.append(image.name)
             return
@@ -218,7 +218,7 @@ def _need_layers(images: Sequence[tuple[VerifiedBundle, Image]], store: ImageSto
 
 
 def _space(images: Sequence[tuple[VerifiedBundle, Image]], store: ImageStore) -> int:
-    """The bytes that the engine needs for new layers, and meanwhile for their copies."""
+    """The bytes that the engine needs for new layers and their temporary copies."""
     new: dict[Chain, int] = {}
     for file, image in images:
         for n in range(store.chains.present(image.diff_ids), len(image.layers)):

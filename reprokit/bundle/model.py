@@ -1,4 +1,4 @@
-"""What a bundle holds: images, their layers, and reprokit's own metadata beside them.
+"""The content of a bundle: images, their layers, and reprokit's own metadata.
 
 A bundle is a tar of regular files: an OCI image layout, Docker's `manifest.json` over the same blobs, `reprokit.json`,
 and the extras that it names.
@@ -18,7 +18,7 @@ from reprokit.recipe import fields as f
 from reprokit.supply.lock.model import Model, Sized
 
 METADATA, SIGNATURE = "reprokit.json", "reprokit.json.sig"
-# In the index: the digest of `reprokit.json`, so that no bit of it can change unnoticed.
+# The index has the digest of `reprokit.json` under this key, so that no bit of it can change unnoticed.
 METADATA_DIGEST = "reprokit.metadata"
 
 
@@ -102,14 +102,14 @@ class BundledInputs(Model):
     @property
     def blobs(self) -> dict[str, int]:
         """The size of each blob, by digest."""
-        return {f"sha256:{each.sha256}": each.size for each in (*self.files, *self.packs)}
+        return {f"sha256:{blob.sha256}": blob.size for blob in (*self.files, *self.packs)}
 
 
 class Metadata(Model):
     """`reprokit.json`. `created` is UTC, as `20261121T101500Z`; `absent` are the diff IDs of excluded layers.
 
-    `unpacked` are the bytes of all layers uncompressed, each once; it is known after an export only.
-    `beside` are the files of the recipes that images and inputs have.
+    `unpacked` are the uncompressed bytes of all layers, each once; 0 except after an export.
+    `beside` are the files beside the recipes of images and inputs.
     """
 
     format: Literal[1] = 1

@@ -1,11 +1,11 @@
 """Reads a bundle without trusting it.
 
-A bundle has one form only: regular files with the names that a bundle can have, each header the one that its name and
-size give, zeros for padding, the end mark, and nothing after it. So every byte is either content, which a digest
-covers, or known beforehand, and no name can lead out of a folder. `Bundle` compares every name, size and statement
-with every other. `verify` hashes every byte on all cores before anything is used: each layer's blob, and in the same
-pass the tar that it unpacks to, whose digest its image's config names. If the bundle has all layers of an image, the
-entries of that tar are read, too, to check the image's canonical digest.
+A bundle has only one form: regular files with allowed names, headers determined by name and size, padding with zeros,
+the end mark, and nothing after it. So every byte is either content that a digest covers, or fixed, and no name can lead
+out of a folder. `Bundle` checks that all names, sizes and statements agree. `verify` hashes every byte on all cores
+before anything is used: each layer's blob, and in the same pass the unpacked tar, whose digest is in the image's
+config. If the bundle has all layers of an image, the entries of the tars are also read to check the image's canonical
+digest.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NAME = re.compile(
     rf"{BLOBS}[0-9a-f]{{64}}|(?:workspaces|sbom)/[A-Za-z0-9][A-Za-z0-9._-]*"
     rf"|{'|'.join(map(re.escape, (OCI_LAYOUT, INDEX, DOCKER_MANIFEST, METADATA, SIGNATURE)))}"
 )
-# 127 layers an image is Docker's limit; locks name some thousand files.
+# Docker's limit is 127 layers per image; locks name some thousand files.
 _MOST_MEMBERS = 1 << 16
 _MOST_SIZE = 1 << 44
 M = TypeVar("M", bound=BaseModel)
@@ -66,7 +66,7 @@ _MOST_RATIO = (128 << 10) // 4
 BLOCK = 1 << 20
 # zstd's own default for level 3 is 2 MiB; this bounds a reader's memory.
 _WINDOW = 1 << 23
-# Less than a socket takes at once (208 KiB on Linux): the engine reads one piece while the next is unpacked.
+# Less than a socket's buffer (208 KiB on Linux): the engine reads one piece while the next is unpacked.
 _PIECE = 1 << 17
 
 
@@ -80,7 +80,7 @@ class Member:
 
 
 def scan(descriptor: int, where: str) -> dict[str, Member]:
-    """All members of an open bundle, by path. Raises UsageError naming `where` for anything else than a bundle."""
+    """All members of an open bundle, by path. Raises UsageError naming `where` if it is not a bundle."""
     total = os.fstat(descriptor).st_size
     members: dict[str, Member] = {}
     at = 0
@@ -230,7 +230,7 @@ class Bundle:
         return bounds
 
     def _refuse_strangers(self, small: set[str]) -> None:
-        """Every file must be named by something, and have the size that is stated; `small` ones have been compared."""
+        """Refuse files that nothing names, or with another size than stated; `small` files have been compared."""
         layers = [layer for image in self.images for layer in image.layers]
         if len({image.name for image in self.images}) != len(self.images):
             self._refuse("two images have the same name")
@@ -280,7 +280,7 @@ def opened(path: Path) -> Iterator[Bundle]:
 
 @dataclass(frozen=True)
 class VerifiedBundle:
-    """A bundle whose digests are all right, as a `LayerSource`; `sizes` are its layers' unpacked sizes by diff ID."""
+    """A bundle with verified digests, as a `LayerSource`; `sizes` are its layers' unpacked sizes by diff ID."""
 
     bundle: Bundle
     sizes: dict[str, int]
@@ -348,7 +348,7 @@ def verify(bundle: Bundle, progress: ByteProgress = lambda done, total: None) ->
     for image in new:
         work.entries.keep(image.diff_ids)
     for image, claimed in stated:
-        # A claim about layers beyond a limit is not believed, but no contradiction either.
+        # Layers beyond a limit have no canonical digest: their claim is neither accepted nor refused.
         if (digest := canonical_digest(image.diff_ids, image.settings)) not in ("", claimed):
             refuse(f"{image.name}: its canonical digest is {digest}, but the metadata says {claimed}", bundle.where)
     return VerifiedBundle(bundle, unpacked_sizes)
@@ -373,9 +373,9 @@ def blocks(raw: Reader) -> Iterator[bytes]:
 
 
 class Reader:
-    """A member as a file; `seen` gets the number of bytes of each read.
+    """A member as a file; `seen` is called with the number of bytes of each read.
 
-    With a `digest`, the read at the end raises UsageError if the content has another one.
+    With a `digest`, the read at the end raises UsageError if the content has another digest.
     """
 
     def __init__(

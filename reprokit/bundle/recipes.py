@@ -1,4 +1,4 @@
-"""The recipes and locks of a bundle, and the files beside them: collected, compared with those here, written down."""
+"""Recipes and locks in a bundle, with the files beside them: collect, compare with the local ones, write."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def collected(recipe: Path, required: Collection[str] = ()) -> list[BesideFile]:
 def beside(labels: Iterable[Mapping[str, str]], inputs: Iterable[str]) -> tuple[BesideFile, ...]:
     """The files beside the recipes of images with these labels, and of `inputs` (`NAME[:VARIANT]`).
 
-    Of an image they may be missing, with a notice. Raises UsageError as `collected`, or if they are too large.
+    Missing files of an image are reported. Raises UsageError as `collected`, or if they are too large.
     """
     recipes = recipe_files()
     required: dict[Path, set[str]] = {}
-    for each in [each for text in inputs for each in targets(text)]:
-        required.setdefault(each.path, set()).add(each.variant_name)
+    for target in [target for text in inputs for target in targets(text)]:
+        required.setdefault(target.path, set()).add(target.variant_name)
     by_recipe = {recipe: collected(recipe, variants) for recipe, variants in required.items()}
     for image in map(ImageLabels.read, labels):
         name, variant = image.recipe, image.variant
@@ -83,31 +83,29 @@ def _beside(recipe: str, path: str, content: bytes) -> BesideFile:
 
 
 def home(folder: Path, name: str, beside: bool) -> Path:
-    """The folder of a recipe of a bundle below a folder of recipes: one of its own if it has files beside it."""
+    """The folder for a bundle's recipe below a folder of recipes: its own if it has files beside it."""
     return folder / name if beside and not (folder / f"{name}.yaml").exists() else folder
 
 
 class Recipes:
-    """The recipes of a bundle; `files` are their contents by recipe, and by path below the recipe's folder.
+    """The recipes of a bundle; `files` are contents by recipe, then by path below the recipe's folder.
 
-    Raises UsageError if a recipe or a lock is not valid, or a file beside a recipe is not one that the recipe names.
+    Raises UsageError if a recipe or a lock is not valid, or if a recipe does not name a file beside it.
     `where` is the bundle.
     """
 
     def __init__(self, texts: Iterable[RecipeText], beside: Sequence[BesideFile], where: str) -> None:
         self.files: dict[str, dict[str, bytes]] = {}
         self.locks: dict[str, Lock] = {}
-        for each in texts:
-            load_text(each.recipe, f"{where}: {each.name}.yaml", each.name)
-            # The lock is last: it never exists without its recipe, nor that without the files that it names.
-            contents = self.files[each.name] = _named(
-                [file for file in beside if file.recipe == each.name], each, where
-            )
-            contents[f"{each.name}.yaml"] = each.recipe.encode()
-            if each.lock:
-                name = f"{each.name}{lock_file.SUFFIX}"
-                self.locks[each.name] = lock_file.parse(each.lock, f"{where}: {name}", each.name)
-                contents[name] = each.lock.encode()
+        for text in texts:
+            load_text(text.recipe, f"{where}: {text.name}.yaml", text.name)
+            # The order matters: no lock exists without its recipe, and no recipe without its files.
+            contents = self.files[text.name] = _named([f for f in beside if f.recipe == text.name], text, where)
+            contents[f"{text.name}.yaml"] = text.recipe.encode()
+            if text.lock:
+                name = f"{text.name}{lock_file.SUFFIX}"
+                self.locks[text.name] = lock_file.parse(text.lock, f"{where}: {name}", text.name)
+                contents[name] = text.lock.encode()
 
     def refuse_others_in(self, folder: Path) -> None:
         """Raises UsageError if the folder has a file of the same name with other content."""
@@ -133,7 +131,7 @@ class Recipes:
                 store.used(home / f"{name}{lock_file.SUFFIX}")
 
     def compare(self, store: Store) -> list[str]:
-        """A line on each recipe that is not here as it is in the bundle."""
+        """A line on each recipe that is missing locally or differs from the bundle's."""
         local = recipe_files()
         lines = [f"{name} is not a recipe here" for name in self.locks if name not in local]
         for name in [name for name in self.locks if name in local]:
@@ -144,7 +142,7 @@ class Recipes:
         return lines
 
     def differing(self, name: str, recipe: Path) -> list[Path]:
-        """The files of a recipe here that are not as in the bundle, or missing."""
+        """The files of a local recipe that differ from the bundle's or are missing."""
         blocks = own_block_files([recipe.parent])
         local_paths = {path: recipe.parent / path for path in self.files[name]}
         # A block may be in a folder of `$REPROKIT_BLOCKS` instead.
@@ -202,7 +200,7 @@ def of_images(metadata: Metadata, where: str) -> dict[str, Recipes]:
 
 
 def put_unknown(recipes: dict[str, Recipes]) -> list[str]:
-    """Write down the recipes that no folder here has; lines on what was done, and on recipes that differ."""
+    """Write the recipes that no local folder has; return lines on these, and on recipes that differ."""
     local, folder, lines = recipe_files(), paths.carried_recipes(), []
     for name, recipe in recipes.items():
         if name not in local:

@@ -52,7 +52,7 @@ def claimed(partial: Path) -> IO[bytes]:
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
             file.close()
             raise OSError(errno.EEXIST, "not a regular file with one name", str(partial))
-        # Perhaps a child of a killed process holds it, that has not died yet.
+        # A child of a killed process may still hold the lock.
         acquire(file, "another export writes this file; waiting for it to end")
         with contextlib.suppress(FileNotFoundError):
             if partial.lstat().st_ino == status.st_ino:
@@ -131,7 +131,7 @@ class ResumableTar:
         self.entries[path] = size
         self._end += _RECORD + size + -size % _RECORD
         if size > _MUCH:
-            # In the background, so that `end` need not sync everything at once.
+            # Sync in the background, so that `end` need not sync everything at once.
             self._syncing.submit(os.fdatasync, self.file.fileno())
 
     def _reuse(self, expected: Collection[str]) -> None:
@@ -141,7 +141,7 @@ class ResumableTar:
             self._end += _RECORD + layer.blob.size + -layer.blob.size % _RECORD
 
     def _finished_layer(self) -> Layer | None:
-        """The layer after the last entry, if it is complete and its digest is its name."""
+        """The layer after the last entry if it is complete and matches the digest in its name, else None."""
         self.file.seek(self._end)
         first = self.file.read(_RECORD)
         try:

@@ -1,4 +1,4 @@
-"""What an image was made of, as a CycloneDX SBOM: the packages, commits and files that its lock names.
+"""The CycloneDX SBOM of an image: the packages, commits and files that its lock names.
 
 Package URLs follow the purl specification's types (deb, pypi, conda, github, generic, oci).
 """
@@ -34,7 +34,7 @@ def sbom(recipe: str, variant: str, lock: VariantLock) -> bytes:
     name = f"reprokit/{recipe}"
     root = Component(name=name, version=variant, type=ComponentType.CONTAINER, bom_ref=f"{name}:{variant}")
     tool = Component(name="reprokit", version=__version__, type=ComponentType.APPLICATION, bom_ref="reprokit")
-    # The lock has no date of its own, and a document of today's would differ each time.
+    # A fixed date keeps the SBOM reproducible; the lock has no date.
     metadata = BomMetaData(component=root, timestamp=datetime.fromtimestamp(0, timezone.utc))
     metadata.tools.components.add(tool)
     components = {component.bom_ref.value: component for component in map(_component, _entries(lock))}
@@ -47,12 +47,8 @@ def sbom(recipe: str, variant: str, lock: VariantLock) -> bytes:
 
 def of_image(image: ImageMetadata) -> bytes:
     """The SBOM of an image in a bundle, from its lock. Raises UsageError if the bundle has no lock of it."""
-    lock = (
-        lock_file.parse(image.lock_text, image.name, image.recipe).variants.get(image.variant)
-        if image.lock_text
-        else None
-    )
-    if lock is None:
+    locks = lock_file.parse(image.lock_text, image.name, image.recipe).variants if image.lock_text else {}
+    if (lock := locks.get(image.variant)) is None:
         hint = f"`reprokit lock {image.recipe}`, then build and export again" if image.recipe else ""
         raise UsageError("the image has no lock, so its content is not known", image.name, hint)
     return sbom(image.recipe, image.variant, lock)
@@ -79,7 +75,7 @@ def _entries(lock: VariantLock) -> Iterator[SbomEntry]:
 
 
 def _component(entry: SbomEntry) -> Component:
-    """The entry in the words of CycloneDX, where what is not in the image is "excluded"."""
+    """The entry as a CycloneDX component; build-only entries have the scope "excluded"."""
     from cyclonedx.model import HashAlgorithm, HashType
     from cyclonedx.model.component import Component, ComponentScope, ComponentType
     from packageurl import PackageURL

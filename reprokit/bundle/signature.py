@@ -18,12 +18,12 @@ _LIMIT_S = 120  # a key on a token waits for a touch
 
 
 def statement(index: bytes, metadata: bytes) -> bytes:
-    """The text that is signed, of the contents of both files."""
+    """The text that is signed, from the contents of both files."""
     return f"{NAMESPACE} 1\n{digest_of(index)} {INDEX}\n{digest_of(metadata)} {METADATA}\n".encode()
 
 
 def sign(text: bytes, key: Path) -> bytes:
-    """The armored signature by a private key, or by a public key whose private one an ssh agent has.
+    """The armored signature by a private key, or by a public key whose private key is in an ssh agent.
 
     Raises UsageError if the key cannot sign, EngineError without ssh-keygen.
     """

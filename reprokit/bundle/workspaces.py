@@ -1,7 +1,7 @@
 """Workspaces in a bundle: packed as a tar, and unpacked without trusting it.
 
-A workspace is unpacked beside its place, file by file, into a new folder, and renamed when it is complete. One that
-exists here is not changed. Links are made last, when it is known where each leads.
+A workspace is unpacked file by file into a new folder beside its final path, and renamed when it is complete. An
+existing one is not changed. Links are made last, when their targets can be checked.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def add_workspace(tar: ResumableTar, recipe: str) -> Part:
 
 @contextlib.contextmanager
 def workspaces(bundle: Bundle, yes: bool) -> Iterator[Callable[[], list[str]]]:
-    """Unpack the workspaces; calling the result moves them to their places and returns lines on it.
+    """Unpack the workspaces; calling the result moves them to their final paths and returns lines about them.
 
-    Raises UsageError if one is not a tar of regular files, folders and links, or if they are large and not `yes`.
+    Raises UsageError if one is not a tar of regular files, folders and links, or if they are large without `yes`.
     """
     new: dict[Path, Part] = {}
     for part in bundle.metadata.parts:
@@ -106,9 +106,9 @@ def workspaces(bundle: Bundle, yes: bool) -> Iterator[Callable[[], list[str]]]:
 
 
 def _place(bundle: Bundle, name: str) -> Path:
-    """The folder in which the recipe of a workspace looks for it: the local recipe, or the one that `load` writes."""
+    """The workspace folder of the recipe: the local recipe, or the one that `load` writes."""
     recipes = [image.recipe for image in bundle.metadata.images if image.recipe]
-    recipe = next((each for each in recipes if each.replace("-", "_") == name.replace("-", "_")), name)
+    recipe = next((recipe for recipe in recipes if recipe.replace("-", "_") == name.replace("-", "_")), name)
     beside = any(file.recipe == recipe for file in bundle.metadata.beside)
     new = home(paths.carried_recipes().resolve(), recipe, beside) / f"{recipe}.yaml"
     return workspace.locate(name, recipe_files().get(recipe, new))
@@ -134,7 +134,7 @@ class _Total:
 
 
 def _allowed(bundle: Bundle, new: Mapping[Path, Part]) -> bool:
-    """Whether the user agreed to large workspaces; counted before anything is written. Raises UsageError."""
+    """Whether the user agreed to large workspaces, counted before anything is written. Raises UsageError."""
     total = _Total()
     try:
         for part in new.values():
@@ -211,7 +211,7 @@ def _link(folder: Folder, links: Mapping[str, str], part: Part) -> None:
 
 
 def _stays(name: str, links: Mapping[str, str]) -> bool:
-    """Whether a link of the finished workspace stays inside, with all links on the way resolved."""
+    """Whether a link of the complete workspace stays inside it after all links on the way are resolved."""
     at = list(PurePosixPath(name).parts[:-1])
     left = [name.rpartition("/")[2]]
     for taken in range(_MOST_STEPS):

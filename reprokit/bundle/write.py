@@ -1,4 +1,4 @@
-"""A bundle written beside its target in one pass, and renamed when it is complete."""
+"""Write a bundle beside its target in one pass, and rename it when it is complete."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from reprokit.recipe.load import recipe_text
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.store import Store
 
-# Layers with CUDA and torch shrink to a third (measured: 240 MB to 78 MB). Its weight is that of 3 % of the image.
+# Layers with CUDA and torch shrink to a third (measured: 240 MB to 78 MB). This estimate weighs as 3 % of the image.
 _RATIO, _WEIGHT = 1 / 3, 0.03
 _MARGIN = 1.05
 _EVERY = 16 << 20
@@ -37,7 +37,7 @@ _NO_DATE = "19700101T000000Z"
 
 
 class SpaceEstimate:
-    """The space that `total` uncompressed bytes take in a folder when they are compressed, or copied."""
+    """Estimates the space for `total` uncompressed bytes in a folder, compressed or copied."""
 
     def __init__(self, total: int, folder: Path, copied: bool = False) -> None:
         self._total, self._folder, self._copied = total, folder.absolute(), copied
@@ -91,10 +91,10 @@ class Changed:
 
 @dataclass(frozen=True)
 class ExportJob:
-    """The images to write to `target`, without the layers of `without`.
+    """The images to write to `target`, excluding the layers `without`.
 
-    Beside images a bundle has the workspaces and the locked inputs of these recipes, and a signature by `key`. `engine`
-    may be None if there are neither images nor bases from a registry.
+    A bundle also has the workspaces and the locked inputs of these recipes, and a signature by `key`. `engine` may be
+    None if there are neither images nor bases from a registry.
     """
 
     engine: Engine | None
@@ -128,7 +128,7 @@ class ExportJob:
         return Metadata(
             reprokit=__version__,
             created=datetime.now(timezone.utc).strftime("%Y%m%dT%H%M%SZ"),
-            images=tuple(describe(image, each.labels) for image, each in described),
+            images=tuple(describe(image, info.labels) for image, info in described),
             unpacked=sum({layer.diff_id: layer.size for image in images for layer in image.layers}.values()),
             absent=tuple(sorted({layer.diff_id for image in images for layer in image.layers if layer.blob is None})),
         )
@@ -149,16 +149,16 @@ def write(job: ExportJob) -> Metadata:
     if job.inputs:
         inputs.require_inputs(job.inputs, store)
     bases = inputs.registry_bases(job.inputs)
-    beside = recipes.beside([each.labels for each in job.images], job.inputs)
+    beside = recipes.beside([image.labels for image in job.images], job.inputs)
     with contextlib.ExitStack() as stack:
         if job.inputs:
             stack.enter_context(store.in_use())
         complete = replace(
             job, images=[*job.images, *stack.enter_context(inputs.base_images(job.engine, bases, store))]
         )
-        expected = {layer for each in complete.images for layer in each.layers} - job.without
+        expected = {layer for image in complete.images for layer in image.layers} - job.without
         tar = stack.enter_context(becoming(target, expected))
-        cached = not job.changed.edits and all(canonical_digest(each.layers, {}) for each in complete.images)
+        cached = not job.changed.edits and all(canonical_digest(image.layers, {}) for image in complete.images)
         passing = PassingLayers()
         images = complete.read(tar, passing=None if cached else passing)
         for image in [] if cached else images:
@@ -188,7 +188,7 @@ def require_all(images: Sequence[Image], entries: Mapping[str, int]) -> None:
 
 
 def describe(image: Image, labels: Mapping[str, str]) -> ImageMetadata:
-    """The image in `reprokit.json`: what its labels say, with the recipe and the lock if they are here."""
+    """The image's entry in `reprokit.json`, from its labels, with the recipe and the lock if they exist locally."""
     described = ImageLabels.read(labels)
     recipe_text, lock_text = (
         _texts(described.recipe, described.variant, described.lock) if described.recipe else ("", "")

@@ -37,13 +37,12 @@ _LISTS: dict[str, Any] = {kind: (tuple[templates.mirror(kind), ...], ()) for kin
 
 
 class Lists(create_model("_Lists", __base__=FrozenModel, **_LISTS)):  # type: ignore[misc]
-    """The mirrors of the file or of a preset: for each kind a list, in the order to try."""
+    """The mirrors of the file or of a preset: a list for each kind, in the order to try."""
 
 
 def _preset(name: str) -> str:
     if name not in presets():
-        known = ", ".join(presets())
-        raise ValueError(f"no such preset: {name!r}{nearest(name, presets())} (presets are {known})")
+        raise ValueError(f"no such preset: {name!r}{nearest(name, presets())} (presets are {', '.join(presets())})")
     return name
 
 
@@ -104,7 +103,7 @@ class Configuration:
 
 
 def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) -> Configuration:
-    """Read the variables and the file, by default the user's own. A missing file is an empty one.
+    """Read the variables and the file, by default the user's own. A missing file counts as empty.
 
     Raises UsageError naming the variable, or file, line and field.
     """
@@ -131,18 +130,18 @@ def load(file: Path | None = None, environment: Mapping[str, str] = os.environ) 
 def workspace_roots() -> list[Path]:
     """The folders of `workspace_roots` in the file.
 
-    Raises UsageError for one that is missing, writable by other users, or inside another root: its entries could be
+    Raises UsageError for a root that is missing, writable by other users, or inside another root: its entries could be
     replaced by links, which the engine would follow.
     """
     roots = [path.resolve() for path in load().workspace_roots]
-    known = [*roots, paths.workspaces().resolve()]
+    folders = [*roots, paths.workspaces().resolve()]
     for root in roots:
         wrong = ""
         if not root.is_dir():
             wrong = "is not a folder"
         elif root.stat().st_uid not in (0, os.getuid()) or root.stat().st_mode & 0o022:
             wrong = "can be written to by others"
-        elif any(root.is_relative_to(other) for other in known if other != root):
+        elif any(root.is_relative_to(other) for other in folders if other != root):
             wrong = "is inside another one"
         if wrong:
             raise UsageError(f"the workspace root {root} {wrong}", str(paths.config_file()), "name another folder")

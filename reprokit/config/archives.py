@@ -1,4 +1,4 @@
-"""The archives of apt by name: which archive an address belongs to, and the public addresses of its files."""
+"""The archives of apt by name: the archive of an address, and the public addresses of an archive's files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def archives() -> tuple[str, ...]:
 
 
 def archive_of(url: str) -> tuple[str, str] | None:
-    """The archive and the path in it of a file that apt asks for, None if the archive has no name.
+    """The archive and path of a file that apt requests; None if the archive has no name.
 
     `http://any.host/pub/debian/pool/main/c/x.deb` is `("debian", "pool/main/c/x.deb")`, and so is the same file in a
     dated snapshot.
@@ -41,8 +41,8 @@ def archive_of(url: str) -> tuple[str, str] | None:
     if address.hostname in _table()["others"]:
         return None
     for name, archive in _table()["archives"].items():
-        if "folder" in archive and (found := _pattern(archive["folder"], tuple(archive["pools"])).search(path)):
-            return name, found["path"]
+        if "folder" in archive and (match := _pattern(archive["folder"], tuple(archive["pools"])).search(path)):
+            return name, match["path"]
     return None
 
 

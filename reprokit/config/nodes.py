@@ -34,16 +34,16 @@ def parse_node(text: str, name: str = "", jump: str = "") -> Node:
 
     Raises UsageError.
     """
-    found = _ADDRESS.fullmatch(text)
+    match = _ADDRESS.fullmatch(text)
     # ssh would read a leading dash as an option.
-    if not found or text.startswith("-") or found["host"].startswith("-") or not text.isprintable():
+    if not match or text.startswith("-") or match["host"].startswith("-") or not text.isprintable():
         raise UsageError(f"{text!r} is not an address of a node", hint=_HINT)
-    port = int(found["port"] or 0)
+    port = int(match["port"] or 0)
     if port > 65535:
         raise UsageError(f"{text!r}: no such port: {port}", hint=_HINT)
     for step in filter(None, jump.split(",")):
         parse_node(step)
-    return Node(name or text, found["host"].strip("[]"), found["user"] or "", port, jump)
+    return Node(name or text, match["host"].strip("[]"), match["user"] or "", port, jump)
 
 
 def _as_written(value: Any) -> Any:
@@ -63,10 +63,11 @@ def _valid(written: dict[str, _Written]) -> dict[str, _Written]:
     return written
 
 
-# `nodes:` of the user's configuration: a name with an address, `{address: ..., jump: ...}`, or nothing, as ssh has it.
+# `nodes:` of the user's configuration: a name with an address, with `{address: ..., jump: ...}`, or with nothing if
+# ssh's configuration has the name.
 WrittenNodes = Annotated[dict[str, Annotated[_Written, BeforeValidator(_as_written)]], AfterValidator(_valid)]
 
 
 def nodes_of(written: WrittenNodes) -> tuple[Node, ...]:
     """The nodes of `nodes:` in the configuration. Raises UsageError."""
-    return tuple(parse_node(each.address or name, name, each.jump) for name, each in written.items())
+    return tuple(parse_node(entry.address or name, name, entry.jump) for name, entry in written.items())

@@ -1,4 +1,4 @@
-"""The user's mirrors as templates of addresses: their placeholders, and how these are filled in."""
+"""The user's mirrors as templates of addresses, and their placeholders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BeforeValidator
 from reprokit.config.archives import archives
 from reprokit.recipe.spelling import nearest
 
-# The kinds that have mirrors. A registry's mirror is a name and no template.
+# Placeholders by kind of mirror. A registry's mirror is a name, not a template.
 PLACEHOLDERS: dict[str, tuple[str, ...]] = {
     "registry": (),
     "apt": ("archive", "path", "as_of"),
@@ -32,20 +32,20 @@ def mirror(kind: str) -> Any:
 
 
 def check(kind: str, text: str) -> str:
-    """The template itself. Raises ValueError if it is no address or has a placeholder of another kind."""
-    scheme, found, _ = text.partition("://")
-    if not found or scheme not in _SCHEMES:
+    """Return the template. Raises ValueError if it is not an address or has a placeholder of another kind."""
+    scheme, separator, _ = text.partition("://")
+    if not separator or scheme not in _SCHEMES:
         raise ValueError(f"{text!r} is not an address; write https://..., http://... or file:///...")
     if re.search(r"[\s,\"'<>\\]", text):
         raise ValueError(f"{text!r} has characters that an address cannot have; write a space as %20")
-    known = PLACEHOLDERS[kind]
-    listed = ", ".join(f"{{{name}}}" for name in known)
+    names = PLACEHOLDERS[kind]
+    listed = ", ".join(f"{{{name}}}" for name in names)
     for name in re.findall(r"\{([^{}]*)\}", text):
-        if name not in known:
-            raise ValueError(f"{{{name}}} is not a placeholder of {kind}{nearest(name, known)} (there are {listed})")
-    if "{" in (rest := re.sub(r"\{\w+\}", "", text)) or "}" in rest:
+        if name not in names:
+            raise ValueError(f"{{{name}}} is not a placeholder of {kind}{nearest(name, names)} (there are {listed})")
+    if "{" in (fixed := re.sub(r"\{\w+\}", "", text)) or "}" in fixed:
         raise ValueError(f"{text!r} has a brace without its other half")
-    if kind in ("git", "files", "apt") and rest == text:
+    if kind in ("git", "files", "apt") and fixed == text:
         raise ValueError(f"{text!r} names one place for all {kind}; use placeholders: {listed}")
     if kind == "conda" and "{channel}" not in text:
         raise ValueError(f"{text!r} must hold {{channel}}")
@@ -53,7 +53,7 @@ def check(kind: str, text: str) -> str:
 
 
 def _apt(value: Any) -> str:
-    """A mirror of all archives or, as `{ARCHIVE: TEMPLATE}`, of one; the latter becomes `ARCHIVE=TEMPLATE`."""
+    """A mirror of all archives, or of one: `{ARCHIVE: TEMPLATE}` becomes `ARCHIVE=TEMPLATE`."""
     if isinstance(value, dict) and len(value) == 1:
         value = "=".join(str(part) for part in next(iter(value.items())))
     if not isinstance(value, str):
@@ -68,9 +68,9 @@ def _apt(value: Any) -> str:
 
 
 def split_archive(text: str) -> tuple[str, str]:
-    """`ARCHIVE=TEMPLATE` as both; the archive is empty if the template is for all."""
-    found = re.fullmatch(r"([\w-]+)=(.+)", text)
-    return (found[1], found[2]) if found else ("", text)
+    """Split `ARCHIVE=TEMPLATE`; the archive is empty if the template is for all archives."""
+    match = re.fullmatch(r"([\w-]+)=(.+)", text)
+    return (match[1], match[2]) if match else ("", text)
 
 
 def _registry(value: Any) -> Any:
@@ -91,7 +91,7 @@ def fill(template: str, fields: Mapping[str, str]) -> str | None:
 
 
 def _leads_out(value: str) -> bool:
-    """Whether a server could read a part of the value as `..`: some decode twice, take \\ for /, or stop at `;`."""
+    """Whether a server could read a part of the value as `..`: some decode twice, read \\ as /, or stop at `;`."""
     while True:
         if ".." in re.split(r"[/\\?;]", value):
             return True

@@ -1,6 +1,6 @@
-"""Changes to a recipe's file, whose comments and order stay, and which of them a repair may make.
+"""Changes to a recipe's file that keep comments and order, and the check of changes that a repair proposes.
 
-The log belongs to a stranger, and a proposed change may hold text of it. So only packages of the distribution and of
+A proposed change may contain text of a log, which a stranger can write. So only packages of the distribution and of
 the user's own indexes, pins, submodules and the number of jobs can change: no address, no mount, no environment, no
 command.
 """
@@ -29,9 +29,9 @@ _LONGEST_COMMENT = 200
 
 
 def changed(text: str, variant: str, changes: Iterable[Mapping[str, Any]], why: str = "") -> str:
-    """A recipe with changes as `reprokit explain --json` gives them: `op`, `path` (`*` is the variant) and `value`.
+    """A recipe with changes in the form of `reprokit explain --json`: `op`, `path` (`*` is the variant) and `value`.
 
-    Adding to a list that has the value already changes nothing. `why` becomes a comment of each changed value. Raises
+    Adding a value that the list has already changes nothing. `why` becomes a comment of each changed value. Raises
     UsageError for a path that the recipe lacks.
     """
     data = _yaml().load(text)
@@ -49,7 +49,7 @@ def text_of(data: CommentedMap) -> str:
 
 
 def comment(text: str) -> str:
-    """One line: what a stranger wrote must not end a comment."""
+    """One line for a comment: a stranger's text must not end it."""
     short = escaped(text.replace("\t", " "))
     return short if len(short) <= _LONGEST_COMMENT else f"{short[: _LONGEST_COMMENT - 1]}…"
 
@@ -79,7 +79,7 @@ def _apply(data: Any, parts: list[str], op: str, value: Any, why: str) -> None:
 
 
 def _put(place: Any, key: str, value: Any) -> None:
-    """Set a value. A new key goes before the last one, below which the comments of what follows are."""
+    """Set a value. A new key goes before the last one, which carries the comments on what follows."""
     if key in place or not place:
         place[key] = value
     else:
@@ -114,14 +114,14 @@ _APT: TypeAdapter[str] = TypeAdapter(AptPackage)
 _VERSION: TypeAdapter[str] = TypeAdapter(Version)
 _MOST_JOBS = 256
 _LONGEST = 100
-# Pins that a wheel gives. Others name what blocks install, which a repair does not add.
+# Pins of wheels. Blocks install the others, and a repair adds no blocks for them.
 _WHEELS = ("torch", "torchvision", "torchaudio", "numpy", "dgl", "cmake", "flash_attn", "transformers", "tokenizers",
            "xformers", *PACKAGES)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RecipeChange:
-    """One permitted change. With `requirement`, versions have to be found for it first; otherwise it is complete."""
+    """One permitted change. With `requirement` it is incomplete: its versions must be resolved first."""
 
     op: str
     path: str
@@ -133,7 +133,7 @@ class RecipeChange:
         return f"{name}: {self.requirement or self.value}"
 
     def as_json(self) -> dict[str, Any]:
-        """As `explain --json` gives it."""
+        """The form of `explain --json`."""
         return {"op": self.op, "path": self.path, "value": self.value}
 
 
@@ -198,7 +198,7 @@ def _pin(path: str, value: Any, variant: Variant) -> RecipeChange | str:
 
 
 def release_of(version: str) -> str:
-    """A version as `==` takes it: a short one stands for its whole series."""
+    """A version for `==`: a short one becomes its series, such as `1.2.*`."""
     return version if version.count(".") > 1 or "+" in version else f"{version}.*"
 
 
@@ -216,7 +216,7 @@ def _jobs(path: str, value: Any, variant: Variant) -> RecipeChange | str:
     if path != f"{_PREFIX}build_args/MAX_JOBS" or not 1 <= int(value) <= _MOST_JOBS:
         raise ValueError
     old = variant.build_args.get("MAX_JOBS")
-    # Each round that runs out of memory uses fewer.
+    # Each round that runs out of memory halves the jobs.
     jobs = int(value) if old is None or int(value) < int(old) else int(old) // 2
     return RecipeChange("add", path, str(jobs)) if jobs else "MAX_JOBS: one compiler alone is too much"
 
@@ -240,11 +240,11 @@ def _own(variant: Variant) -> set[str]:
 
 def installed(variant: Variant) -> dict[str, str]:
     """The exact versions of a variant's wheels."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for entry in variant.wheels:
         if isinstance(entry, str) and "==" in entry:
             name, _, version = entry.partition("==")
-            found[canonicalize_name(name)] = version
+            versions[canonicalize_name(name)] = version
     if "torch" in variant.pins:
-        found["torch"] = variant.pins["torch"]
-    return found
+        versions["torch"] = variant.pins["torch"]
+    return versions

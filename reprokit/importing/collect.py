@@ -1,4 +1,4 @@
-"""Everything that a repository states: each of its files read by the reader of its format."""
+"""Collect the statements of all files of a repository, each by the reader of its format."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from reprokit.importing.reading import MOST, ReaderProcess
 from reprokit.importing.tree import Tree
 from reprokit.untrusted.limits import Limit
 
-# All files that are read. The Python code of large projects has some 20 MB.
+# Size of all files that are read. The Python code of large projects has some 20 MB.
 BYTES = Limit("SOURCE_BYTES", 256 << 20)
-# All of them together. 180 MB of Python take 8 s, and projects have a tenth of that.
+# Time for all files together. 180 MB of Python take 8 s, and projects have a tenth of that.
 SECONDS = Limit("SOURCE_SECONDS", 8)
-# Which of them a recipe shows once, however often they are stated.
+# Subjects of which equal statements count once.
 _ONCE = ("import", "test", "tested", "library")
 
 _DEEPEST = 8  # files that include others
 _BESIDE = ("requirements", "environment", "pyproject", "setup.cfg", "setup.py")  # they name files beside them
-# Their commands may name files of other folders or projects.
+# Formats whose commands may name files of other folders or projects.
 _TRYING = ("workflow", "tox", "makefile")
 _NEEDED = ("run", "build", "test")
 
@@ -44,13 +44,13 @@ class _Plan(NamedTuple):
 
 def collect(tree: Tree) -> list[Statement]:
     """The statements of all files, in the order of their paths. Raises UsageError for a tree beyond the limits."""
-    found: list[Statement] = [
+    statements: list[Statement] = [
         Statement("unread", f"{why}, which is not read", Origin(path, 1), "tree")
         for path, why in sorted(tree.contents.passed_over.items())
         if any(reader.reads(path, 0) for reader in READERS.values())
     ]
     chosen, refused = _chosen(tree)
-    found += refused
+    statements += refused
     BYTES.check(sum(tree.contents.sizes[plan.path] for plan in chosen), "bytes of code and settings", tree.address)
     by_path = {plan.path: plan for plan in chosen}
     seen: set[tuple[str, ...]] = set()
@@ -62,12 +62,12 @@ def collect(tree: Tree) -> list[Statement]:
                 if statement.subject in _ONCE and key in seen:
                     continue
                 seen.add(key)
-                found.append(statement)
-                if len(found) >= MOST:
+                statements.append(statement)
+                if len(statements) >= MOST:
                     why = f"what follows after {MOST} statements"
-                    return [*found, replace(statement, subject="unread", value=why)]
-        found += _included(tree, found, set(by_path), reader)
-    return found
+                    return [*statements, replace(statement, subject="unread", value=why)]
+        statements += _included(tree, statements, set(by_path), reader)
+    return statements
 
 
 def _chosen(tree: Tree) -> tuple[list[_Plan], list[Statement]]:
@@ -100,26 +100,26 @@ def _statements(plan: _Plan, content: bytes, reader: ReaderProcess) -> list[Stat
     return reader.statements(file)
 
 
-def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: ReaderProcess) -> list[Statement]:
-    """The statements of requirements files that others name and that no reader took."""
-    known = tree.contents.sizes
-    left = [statement for statement in found if statement.subject == "include"]
+def _included(tree: Tree, statements: Iterable[Statement], read: set[str], reader: ReaderProcess) -> list[Statement]:
+    """The statements of requirements files that other files name and that no reader has read."""
+    sizes = tree.contents.sizes
+    left = [statement for statement in statements if statement.subject == "include"]
     copied = _by_name(tree) if any(statement.format == "dockerfile" for statement in left) else {}
     more: list[Statement] = []
     for _ in range(_DEEPEST):
         chosen: dict[str, Statement] = {}
         for statement in left:
-            path = _included_path(statement, known)
-            if statement.format == "dockerfile" and path not in known and "://" not in path:  # a path in the image
+            path = _included_path(statement, sizes)
+            if statement.format == "dockerfile" and path not in sizes and "://" not in path:  # a path in the image
                 path = copied.get(posixpath.basename(path), path)
-            size = known.get(path)
+            size = sizes.get(path)
             if size is None or size > READERS[_format(path)].most:
                 why = "is no file of the repository" if size is None else f"has {size} bytes"
                 missing = replace(statement, subject="unread", value=f"{path}, which {why}")
                 more += [missing] if statement.format not in _TRYING and statement.scope in _NEEDED else []
             elif path not in read:
                 chosen.setdefault(path, statement)
-        BYTES.check(sum(known[path] for path in chosen), "bytes of included files", tree.address)
+        BYTES.check(sum(sizes[path] for path in chosen), "bytes of included files", tree.address)
         read |= set(chosen)
         left = []
         for path, content in tree.read(chosen):
@@ -131,22 +131,22 @@ def _included(tree: Tree, found: Iterable[Statement], read: set[str], reader: Re
             if len(more) > MOST:
                 return [*more, replace(chosen[path], subject="unread", value=f"{path}: too many statements")]
     for first in left[:1]:
-        more.append(replace(first, subject="unread", value=f"{_included_path(first, known)}: included too deep"))
+        more.append(replace(first, subject="unread", value=f"{_included_path(first, sizes)}: included too deep"))
     return more
 
 
-def _included_path(statement: Statement, known: Container[str]) -> str:
-    """The file beside the one that names it, or in the root, where scripts mostly run; the likelier if none exists.
+def _included_path(statement: Statement, paths: Container[str]) -> str:
+    """The named file, beside the file that names it or in the root, where scripts mostly run.
 
-    An address stays as it is.
+    The likelier path if neither exists. An address stays as it is.
     """
     option, _, name = statement.value.partition(" ")
     if "://" in name:
         return name
     root = posixpath.normpath(name or option)
     beside = posixpath.normpath(posixpath.join(posixpath.dirname(statement.origin.file), root))
-    places = (beside, root) if statement.format in _BESIDE else (root, beside)
-    return next((place for place in places if place in known), places[0])
+    candidates = (beside, root) if statement.format in _BESIDE else (root, beside)
+    return next((path for path in candidates if path in paths), candidates[0])
 
 
 def _format(path: str) -> str:
@@ -154,5 +154,5 @@ def _format(path: str) -> str:
 
 
 def _by_name(tree: Tree) -> dict[str, str]:
-    """The files by their names; of several with one name that nearest to the root."""
+    """The paths by file name; the path nearest to the root if several files have one name."""
     return {path.rpartition("/")[2]: path for path in sorted(tree.contents.sizes, key=lambda p: -p.count("/"))}

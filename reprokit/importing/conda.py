@@ -1,4 +1,4 @@
-"""Conda's specifications (`numpy=1.19`, `conda-forge::cmake>=3.18`) as requirements of PyPI or as pins."""
+"""Conda's specifications (`numpy=1.19`, `conda-forge::cmake>=3.18`) as PyPI requirements or as pins."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MOST_NAMES = 20
 
 
 def conda_statements(file: SourceFile, text: str, line: int) -> Statements:
-    """The statements of one specification; a pin for a part of the stack, otherwise `conda`."""
+    """The statements of one specification: a pin if it names a part of the stack, otherwise `conda`."""
     name, specifier = split(text)
     if "|" in text:
         yield file.states("unread", f"a choice of versions: {text}", line)
@@ -32,9 +32,9 @@ def conda_statements(file: SourceFile, text: str, line: int) -> Statements:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The name and the specifier in the form of PEP 440; the specifier is empty if it has none or an unknown form.
+    """The name and the PEP 440 specifier, which is empty if the text has none or an unknown form.
 
-    `=1.2` means `==1.2.*`, and what follows a second `=` is a build.
+    `=1.2` means `==1.2.*`, and a second `=` begins the build.
     """
     text = text.rpartition("::")[2].strip().strip("'\"")
     end = next((place for place, letter in enumerate(text) if letter in "=<>!~ ["), len(text))
@@ -57,7 +57,7 @@ def split(text: str) -> tuple[str, str]:
 
 def of_conda(statements: Sequence[Statement], distributions: Distributions) -> tuple[list[Statement], list[Question]]:
     """Conda packages as requirements of PyPI, and a question for each file with packages of unknown names."""
-    found = []
+    packages = []
     unknown: dict[str, list[Statement]] = {}
     for statement in (s for s in statements if s.subject == "conda"):
         name, specifier = split(statement.value)
@@ -65,8 +65,8 @@ def of_conda(statements: Sequence[Statement], distributions: Distributions) -> t
         if project is None and statement.scope in ("run", "build", "test"):
             unknown.setdefault(statement.origin.file, []).append(statement)
         if project and not project.startswith("apt:"):
-            found.append(replace(statement, subject="package", value=f"{project}{specifier}"))
-    return found, [_unknown_names(each) for each in unknown.values()]
+            packages.append(replace(statement, subject="package", value=f"{project}{specifier}"))
+    return packages, [_unknown_names(group) for group in unknown.values()]
 
 
 def _unknown_names(statements: Sequence[Statement]) -> Question:
@@ -76,6 +76,6 @@ def _unknown_names(statements: Sequence[Statement]) -> Question:
 
 
 def shortened(names: Sequence[str]) -> str:
-    """The first names, and how many follow."""
+    """The first names, and the number of the others."""
     more = len(names) - _MOST_NAMES
     return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,4 @@
-"""The decision: from what files state to one stack. A pure function."""
+"""Decide on one stack from the statements of files, in a pure function."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ _SPLIT = "=<>!~[;@ "
 def unused_of(
     statements: Sequence[Statement], ours: Sequence[Statement], decision: Decision, distributions: Distributions
 ) -> tuple[Overruled, ...]:
-    """What the decision passes over in silence. `ours` are the statements that it was made from.
+    """The statements that the decision ignores without a question. `ours` are the statements that it was made from.
 
-    Optional features, tests and documents are no part of it.
+    Optional features, tests and documents are not listed.
     """
     kept = set(ours)
-    found: dict[tuple[str, str], Overruled] = {}
+    unused: dict[tuple[str, str], Overruled] = {}
     for statement in statements:
-        one = None
+        overruled = None
         if statement.origin.file in BINDER_REPLACES and statement.scope == "other":
             why = "repo2docker reads its own folder instead"
-            one = Overruled(f"{statement.subject} {statement.value}", statement.origin, why)
+            overruled = Overruled(f"{statement.subject} {statement.value}", statement.origin, why)
         elif statement.scope == "run" and statement not in kept:
-            one = _of_other_project(statement, decision)
+            overruled = _of_other_project(statement, decision)
         elif statement.scope == "run":
-            one = _why(statement, decision, distributions)
-        if one:
-            found.setdefault((one.value, one.origin.file), one)
-    lines = list(found.values())
+            overruled = _why(statement, decision, distributions)
+        if overruled:
+            unused.setdefault((overruled.value, overruled.origin.file), overruled)
+    lines = list(unused.values())
     if len(lines) > _MOST:
         more = f"{len(lines) - _MOST} more statements"
         lines[_MOST:] = [Overruled(more, lines[_MOST].origin, "too many to list, from this line on")]
@@ -109,14 +109,14 @@ def _package(statement: Statement, decision: Decision, distributions: Distributi
     project = canonicalize_name(distributions.stand_ins.get(project, project))
     if project in decision.requirements or project == canonicalize_name(decision.project or ""):
         return None
-    one = valid_requirement(statement.value)
-    if one and (one.marker or one.url):  # not for this Python, or a question
+    requirement = valid_requirement(statement.value)
+    if requirement and (requirement.marker or requirement.url):  # not for this Python, or a question
         return None
     return Overruled(statement.value, statement.origin, "no code imports it, and other files declare what is needed")
 
 
 def _of_other_project(statement: Statement, decision: Decision) -> Overruled | None:
-    """One line for each file that was passed over as a whole."""
+    """One line for each file that was ignored completely."""
     if statement.subject not in ("package", "conda", "apt"):
         return None
     file = statement.origin.file
@@ -150,7 +150,7 @@ def decide(
     folder = project_folder(statements)
     ours = [s for s in statements if s.format not in METADATA or s.origin.file.rpartition("/")[0] == folder]
     project = _first([s for s in ours if s.value], "project") or _first(ours, "project")
-    if project:  # whose metadata says what it needs; these are for its examples
+    if project:  # its metadata states what it needs; Binder's files are for its examples
         ours = [s for s in ours if not s.origin.file.startswith(BINDER)]
     part = is_part(paths, folder)
     own = own_modules(paths, folder, ours)
@@ -162,9 +162,9 @@ def decide(
     ourselves = {canonicalize_name(name) for name in (*own.top, *([project.value] if project else []))}
     of_others = [s for s in ours if s.subject == "conda" and canonicalize_name(split(s.value)[0]) not in ourselves]
     conda, unknown = of_conda(of_others, distributions)
-    known, asked = _known([*packages, *conda], distributions)
-    stated, questions = read(known, base)
-    questions += [*asked, *unknown]
+    required, addressed = _from_index([*packages, *conda], distributions)
+    stated, questions = read(required, base)
+    questions += [*addressed, *unknown]
     constraints, _ = read([s for s in ours if s.subject == "constraint"], base)
     if project:
         stated.pop(canonicalize_name(project.value), None)
@@ -173,21 +173,21 @@ def decide(
             first, indexed = stated[key][0].statement, distributions.knows(key)
             what = "a release of the index is taken" if indexed else "the recipe does not install it"
             questions.append(Question(f"{key} is the project of {place}: {what}", first.origin))
-            if not indexed:  # that of the index may be a stranger's
+            if not indexed:  # a stranger may register the name on the index
                 del stated[key]
     imported = imports_of(ours, stated, own, project.value if project else "", paths, distributions)
     requirements: dict[str, Choice] = {}
     optional: set[str] = set()
-    declaring = [one for each in stated.values() for one in each if one.statement.format in _DECLARING]
+    declaring = [entry for entries in stated.values() for entry in entries if entry.statement.format in _DECLARING]
     # If a project declares its requirements, other imports are optional.
-    complete = project is not None and not part and any(one.statement.scope == "run" for one in declaring)
-    for key, each in stated.items():
-        declared = [o for o in each if _declares(o, scopes)]
+    complete = project is not None and not part and any(entry.statement.scope == "run" for entry in declaring)
+    for key, entries in stated.items():
+        declared = [o for o in entries if _declares(o, scopes)]
         used = imported.distributions.get(key)
         if declared or (used and used.scope in scopes) or not declaring:
-            others = [o for o in each if not _declares(o, scopes) and (o.statement.scope in scopes or not declared)]
+            others = [o for o in entries if not _declares(o, scopes) and (o.statement.scope in scopes or not declared)]
             requirements[key] = merged([*_to_run(key, [*declared, *others]), *constraints.get(key, ())])
-            runs = any(one.statement.scope in ("run", "build") for one in declared)
+            runs = any(entry.statement.scope in ("run", "build") for entry in declared)
             if complete and not runs and key != "pytest":
                 optional.add(key)
     for key, first in imported.distributions.items():
@@ -229,7 +229,7 @@ def decide(
         if not named.get(path):
             questions.append(Question(f"the submodule {path} has no address in .gitmodules"))
 
-    found = Decision(
+    decision = Decision(
         name=name,
         day=day,
         base=base,
@@ -259,7 +259,7 @@ def decide(
         licence=_shown(_first([s for s in ours if s.value], "licence") or _first(ours, "licence")),
         questions=_bounded(tuple(dict.fromkeys(questions))),
     )
-    return replace(found, unused=unused_of(statements, ours, found, distributions))
+    return replace(decision, unused=unused_of(statements, ours, decision, distributions))
 
 
 def _bounded(questions: tuple[Question, ...]) -> tuple[Question, ...]:
@@ -273,42 +273,44 @@ def _bounded(questions: tuple[Question, ...]) -> tuple[Question, ...]:
 
 
 def _other_bases(statements: Sequence[Statement], base: PythonBase) -> list[Overruled]:
-    """The images and distributions that files name, which a base of Debian replaces."""
+    """Images and distributions that files name and that the base replaces."""
     named = {s.value: s for s in statements if s.subject in ("base", "distro") and s.value != base.distro}
     why = "Debian and Ubuntu need no registry, and a block adds CUDA; set `base` to use it"
     return [Overruled(value, s.origin, why) for value, s in named.items() if s.scope == "run"]
 
 
-def _known(statements: Sequence[Statement], distributions: Distributions) -> tuple[list[Statement], list[Question]]:
-    """The requirements, without addresses of known projects, and with the one that a name stands in for."""
-    found, questions = [], []
-    local: dict[str, list[str]] = {}  # the projects that `pip freeze` found in a folder of another machine, by file
+def _from_index(
+    statements: Sequence[Statement], distributions: Distributions
+) -> tuple[list[Statement], list[Question]]:
+    """The requirements, without addresses of projects of the index, and with stand-in names replaced."""
+    required, questions = [], []
+    local: dict[str, list[str]] = {}  # by file, the projects that `pip freeze` recorded from local folders
     first: dict[str, Statement] = {}
     for statement in statements:
-        one = valid_requirement(statement.value)
-        name = canonicalize_name(one.name) if one else ""
+        requirement = valid_requirement(statement.value)
+        name = canonicalize_name(requirement.name) if requirement else ""
         value = distributions.stand_ins.get(name, statement.value)
-        if one and one.url and distributions.knows(name):
-            value = with_extras(one) + (f"; {one.marker}" if one.marker else "")
-            if one.url.startswith("file:"):
-                local.setdefault(statement.origin.file, []).append(one.name)
+        if requirement and requirement.url and distributions.knows(name):
+            value = with_extras(requirement) + (f"; {requirement.marker}" if requirement.marker else "")
+            if requirement.url.startswith("file:"):
+                local.setdefault(statement.origin.file, []).append(requirement.name)
                 first.setdefault(statement.origin.file, statement)
             else:
-                text = f"{one.name} is installed from {one.url}; a release of the index is taken"
+                text = f"{requirement.name} is installed from {requirement.url}; a release of the index is taken"
                 questions.append(Question(text, statement.origin))
-        found.append(replace(statement, value=value))
+        required.append(replace(statement, value=value))
     for file, names in local.items():
         text = f"{shortened(names)}: installed from folders that are not here; releases of the index are taken"
         questions.append(Question(text, first[file].origin))
-    return found, questions
+    return required, questions
 
 
-def _declares(one: Stated, scopes: Collection[str]) -> bool:
-    return one.statement.format in (*_DECLARING, "pytest") and one.statement.scope in scopes
+def _declares(entry: Stated, scopes: Collection[str]) -> bool:
+    return entry.statement.format in (*_DECLARING, "pytest") and entry.statement.scope in scopes
 
 
 def _that_starts(setuptools: Choice, base: PythonBase) -> Choice:
-    """setuptools that this Python can import: 3.9 and 3.12 removed parts of the standard library that it used."""
+    """A setuptools that this Python can import: 3.9 and 3.12 removed standard modules that older releases use."""
     minor = int(base.python.partition(".")[2])
     oldest = "66.1" if minor >= 12 else "41.1" if minor >= 9 else "0"
     requirement = Requirement(setuptools.value)
@@ -317,49 +319,51 @@ def _that_starts(setuptools: Choice, base: PythonBase) -> Choice:
 
 
 def _to_run(key: str, stated: list[Stated]) -> list[Stated]:
-    """Without the numpy that only wheels for others are built with: here the code runs with what builds it."""
+    """The requirements without numpy's exact build versions: they serve to build wheels for other environments."""
 
-    def for_others(one: Stated) -> bool:
-        specifier = one.requirement.specifier
-        return one.statement.scope == "build" and ("==" in str(specifier) or names_prerelease(specifier))
+    def for_others(entry: Stated) -> bool:
+        specifier = entry.requirement.specifier
+        return entry.statement.scope == "build" and ("==" in str(specifier) or names_prerelease(specifier))
 
-    loose = [one for one in stated if not for_others(one)]
+    loose = [entry for entry in stated if not for_others(entry)]
     return loose if key == "numpy" and loose else stated
 
 
 def _preferred(statements: Sequence[Statement]) -> dict[str, str]:
-    """Versions of lock files by project; of several for one project the last."""
+    """The last version of each project in lock files."""
     pairs = (s.value.partition("==") for s in statements if s.subject == "locked")
     return {canonicalize_name(name): version for name, _, version in pairs}
 
 
 def _locked(statements: Sequence[Statement]) -> dict[str, tuple[Choice, ...]]:
     """The versions of lock files by project, each with its line."""
-    found: dict[str, tuple[Choice, ...]] = {}
+    locked: dict[str, tuple[Choice, ...]] = {}
     for statement in (s for s in statements if s.subject == "locked"):
         name, _, version = statement.value.partition("==")
         key = canonicalize_name(name)
-        found[key] = (*found.get(key, ())[:_MOST_LOCKED], Choice(version, (statement.origin,)))
-    return found
+        locked[key] = (*locked.get(key, ())[:_MOST_LOCKED], Choice(version, (statement.origin,)))
+    return locked
 
 
 def _reported(statements: Sequence[Statement], folder: str) -> list[Question]:
-    """What was read and is not part of the recipe."""
+    """Questions about statements that do not become part of the recipe."""
     texts = {
         "unread": "not read: {}",
         "lfs": "a file of Git LFS of {}, which the commit does not hold: list it under `data` or `files`",
     }
-    found = [Question(texts[s.subject].format(s.value), s.origin) for s in statements if s.subject in texts]
+    questions = [Question(texts[s.subject].format(s.value), s.origin) for s in statements if s.subject in texts]
     for statement in statements:
         if statement.scope != "run":
             continue
         if statement.subject == "source" and statement.format in (*_DECLARING, "dockerfile", "script"):
-            found.append(Question(f"{statement.value} is installed from git: add it to `sources`", statement.origin))
-    return found
+            questions.append(
+                Question(f"{statement.value} is installed from git: add it to `sources`", statement.origin)
+            )
+    return questions
 
 
 def _python_paths(paths: Collection[str], folder: str, part: bool) -> list[str]:
-    """The entries of PYTHONPATH: the folder of the project's packages, and the root if other code uses them."""
+    """The entries of PYTHONPATH: the folder of the project's packages, and the root if most code is outside it."""
     source = f"{folder}/src".lstrip("/")
     inner = any(path.startswith(f"{source}/") and path.endswith("/__init__.py") for path in paths)
     packages = inner and f"{source}/__init__.py" not in paths  # otherwise it is a package itself
@@ -367,7 +371,7 @@ def _python_paths(paths: Collection[str], folder: str, part: bool) -> list[str]:
 
 
 def _import_roots(paths: Collection[str]) -> list[str]:
-    """Folders that scripts of the repository import from: its root, and `src` if packages are in it."""
+    """Folders that scripts of the repository import from: its root, and `src` if it has packages."""
     roots = [""] if any(path.endswith(".py") for path in paths) else []
     return [*roots, *(["src"] if any(p.startswith("src/") and p.endswith("/__init__.py") for p in paths) else [])]
 
@@ -378,11 +382,11 @@ def _first(statements: Sequence[Statement], subject: Subject) -> Statement | Non
 
 def _choices(statements: Sequence[Statement], subject: Subject) -> list[Choice]:
     """The values of a subject, each with its first origin."""
-    found: dict[str, Choice] = {}
+    choices: dict[str, Choice] = {}
     for statement in statements:
         if statement.subject == subject and statement.scope in ("run", "build"):
-            found.setdefault(statement.value, Choice(statement.value, (statement.origin,)))
-    return list(found.values())
+            choices.setdefault(statement.value, Choice(statement.value, (statement.origin,)))
+    return list(choices.values())
 
 
 def _shown(statement: Statement | None) -> Choice | None:

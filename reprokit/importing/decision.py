@@ -1,4 +1,4 @@
-"""What a recipe is written from: choices, each with where it comes from, why it won and what it won over."""
+"""The choices that a recipe is written from, each with its origins, its reason and the statements it overruled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _COUNTING = ("setuptools-scm", "pbr", "hatch-vcs", "poetry-dynamic-versioning", 
 
 @dataclass(frozen=True)
 class Overruled:
-    """A statement that another one won over."""
+    """A statement that lost to another one."""
 
     value: str
     origin: Origin
@@ -33,7 +33,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Question:
-    """What no file settles, for the reader of the recipe."""
+    """A question for the reader of the recipe that no file answers."""
 
     text: str
     origin: Origin | None = None
@@ -41,7 +41,7 @@ class Question:
 
 @dataclass(frozen=True)
 class PythonBase:
-    """A Python that a distribution has."""
+    """A distribution and its Python."""
 
     distro: str
     python: str
@@ -54,7 +54,7 @@ class Decision:
     `locked` are the versions of lock files, by project, with their lines; `preferred` has one of them.
     `optional` are the projects that only an optional part of the code needs. `imports` are modules by their project.
     `cuda` are the versions of CUDA that files state, if no code is compiled for it.
-    `unused` is what files state and no part of the recipe takes.
+    `unused` are statements that no part of the recipe uses.
     """
 
     name: str
@@ -95,9 +95,9 @@ class Decision:
 
 @dataclass(frozen=True)
 class Versions:
-    """Exact versions by project, those of `sdists` apart. `questions` say where they are not those of the day.
+    """Exact versions by project, except those of `sdists`. `questions` list versions that are not those of the day.
 
-    `left_out` are projects that only an optional part needs and that do not fit. `apt` is what the sdists' builds need.
+    `left_out` are projects that only an optional part needs and that do not fit. The builds of sdists need `apt`.
     """
 
     pins: Mapping[str, str]
@@ -110,7 +110,7 @@ class Versions:
 
 @dataclass(frozen=True)
 class ImportedRecipe:
-    """The recipe's text and what it was written from. `fitted` are the pins that were changed to pass `check`."""
+    """The recipe's text and its sources. `fitted` are the pins that were changed to pass `check`."""
 
     text: str
     decision: Decision

@@ -93,45 +93,45 @@ class Writer:
 
     def variant(self) -> CommentedMap:
         decision = self.decision
-        found = CommentedMap()
+        variant = CommentedMap()
         what = f"{decision.base_choice.value}, versions as of {decision.day}"
-        found["description"] = what
-        found["base"] = decision.base.distro
-        self._explain(found, "base", decision.base_choice, 4)
-        found["pins"] = self.pins()
+        variant["description"] = what
+        variant["base"] = decision.base.distro
+        self._explain(variant, "base", decision.base_choice, 4)
+        variant["pins"] = self.pins()
         if decision.cxx and decision.cxx.value in ("11", "14", "17", "20"):
-            found["cxx_standard"] = Quoted(decision.cxx.value)
-            _note(found, "cxx_standard", decision.cxx)
+            variant["cxx_standard"] = Quoted(decision.cxx.value)
+            _note(variant, "cxx_standard", decision.cxx)
         if self.address:
             source = CommentedMap(name=decision.name, git=self.address, commit=self.commit, path=self.path)
             if decision.submodules:
                 source["submodules"] = True
-            found["sources"] = CommentedSeq([source])
+            variant["sources"] = CommentedSeq([source])
         if apt := self.apt():
-            found["apt"] = apt
-        found["wheels"] = self.wheels()
-        if not found["wheels"]:
-            del found["wheels"]
+            variant["apt"] = apt
+        variant["wheels"] = self.wheels()
+        if not variant["wheels"]:
+            del variant["wheels"]
         indexes = [
             *([self.torch_index] if self.torch_index else []),
             *(index for index in decision.indexes if accepts(HttpUrl, index)),
         ]
         if indexes:
-            found["wheel_indexes"] = CommentedSeq(dict.fromkeys(indexes))
+            variant["wheel_indexes"] = CommentedSeq(dict.fromkeys(indexes))
         if self.versions.sdists:
-            found["sdists"] = CommentedSeq(
+            variant["sdists"] = CommentedSeq(
                 CommentedMap(package=s.package, requires=CommentedSeq(s.requires)) for s in self.versions.sdists
             )
-        found["blocks"] = self.blocks("wheels" in found)
+        variant["blocks"] = self.blocks("wheels" in variant)
         if env := self.env():
-            found["env"] = env
+            variant["env"] = env
         gpu = "required" if "cuda" in decision.pins else "optional" if "torch" in self.versions.pins else "none"
         big = "torch" in self.versions.pins or "tensorflow" in self.versions.pins
-        found["requires"] = CommentedMap(gpu=gpu)
+        variant["requires"] = CommentedMap(gpu=gpu)
         if gpu == "required" and decision.architectures:
-            found["requires"]["compute_capability"] = CommentedSeq(Quoted(a.value) for a in decision.architectures)
-        found["requires"] |= CommentedMap(memory="8GiB" if big else "2GiB", disk="20GiB" if big else "6GiB")
-        return found
+            variant["requires"]["compute_capability"] = CommentedSeq(Quoted(a.value) for a in decision.architectures)
+        variant["requires"] |= CommentedMap(memory="8GiB" if big else "2GiB", disk="20GiB" if big else "6GiB")
+        return variant
 
     def pins(self) -> CommentedMap:
         decision = self.decision
@@ -161,8 +161,8 @@ class Writer:
         return names
 
     def wheels(self) -> CommentedSeq:
-        """Those that files name, then those that these need: a lock of another day keeps all of them."""
-        # The block torch installs its own, so that recipes share the layer.
+        """Wheels that files name, then their dependencies: a lock of another day keeps all of them."""
+        # The block torch installs torch, so that recipes share the layer.
         wheels, pins = (
             CommentedSeq(),
             {n: v for n, v in self.versions.pins.items() if n != "torch" or not self.torch_block},
@@ -189,11 +189,11 @@ class Writer:
         locked, version = self.decision.locked.get(project, ()), self.versions.pins[project]
         if version.partition("+")[0] in {choice.value.partition("+")[0] for choice in locked}:
             return []
-        asked = self.decision.requirements.get(project, Choice(project))
+        required = self.decision.requirements.get(project, Choice(project))
         lines = []
         for choice in locked:
-            fits = Requirement(asked.value).specifier.contains(choice.value, prereleases=True)
-            why = "it does not fit the others, or has no wheel here" if fits else f"{asked.value} is required"
+            fits = Requirement(required.value).specifier.contains(choice.value, prereleases=True)
+            why = "it does not fit the others, or has no wheel here" if fits else f"{required.value} is required"
             lines.append(f"not {choice.value} ({choice.origins[0]}): {why}")
         return lines
 
@@ -218,7 +218,7 @@ class Writer:
             package = CommentedMap(source=decision.name)
             if decision.project:
                 package["package"] = decision.project
-            # Tests and scripts run in the source's folder, which hides the installed package.
+            # Tests and scripts run in the source's folder, and would not import the installed package.
             package["in_place"] = True
             settings = self._build_env()
             if settings:
@@ -263,7 +263,7 @@ class Writer:
         return smoke
 
     def _tried(self) -> tuple[str, str]:
-        """Python that shows that the image works, and the word that it prints then."""
+        """Python code that tests the image, and the word that it prints on success."""
         left_out = self.versions.left_out
         modules = [m for m, project in self.decision.imports.items() if m.isidentifier() and project not in left_out]
         modules = modules or [m for m in self.decision.modules if self.installed and m.isidentifier()]

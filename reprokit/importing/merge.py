@@ -1,4 +1,4 @@
-"""Requirements: predicates, and those of several files as one for each project, of which the weightier one wins."""
+"""Predicates on requirements, and the merging of several files' requirements into one per project."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from packaging.version import InvalidVersion, Version
 from reprokit.importing.decision import Choice, Overruled, PythonBase, Question
 from reprokit.importing.model import Origin, Statement
 
-# The weight of a file's word on versions, the least first.
+# Formats by the weight of their versions, the least first.
 WEIGHTS = ("python", "notebook", "readme", "makefile", "script", "workflow", "tox", "devcontainer", "dockerfile",
            "environment", "requirements", "pipfile", "setup.py", "setup.cfg", "pyproject")  # fmt: skip
 _MOST_STATED = 100  # of one project
@@ -34,9 +34,9 @@ class Stated:
 
 
 def read(statements: Iterable[Statement], base: PythonBase) -> tuple[dict[str, list[Stated]], list[Question]]:
-    """The requirements whose markers hold, by project; those that are none are questions."""
+    """The requirements whose markers hold, by project, and questions about invalid ones."""
     environment = marker_environment(base)
-    found: dict[str, list[Stated]] = {}
+    stated: dict[str, list[Stated]] = {}
     questions = []
     for statement in statements:
         try:
@@ -48,8 +48,8 @@ def read(statements: Iterable[Statement], base: PythonBase) -> tuple[dict[str, l
             text = f"{requirement.name} is installed from {requirement.url}, and left out: an index may have another"
             questions.append(Question(f"{text} project of that name", statement.origin))
         elif is_for(requirement, environment):
-            found.setdefault(canonicalize_name(requirement.name), []).append(Stated(requirement, statement))
-    return found, questions
+            stated.setdefault(canonicalize_name(requirement.name), []).append(Stated(requirement, statement))
+    return stated, questions
 
 
 def marker_environment(base: PythonBase) -> dict[str, str]:
@@ -64,7 +64,7 @@ def marker_environment(base: PythonBase) -> dict[str, str]:
 
 
 def is_for(requirement: Requirement, environment: Mapping[str, str]) -> bool:
-    """Whether a requirement's marker holds; one that compares what cannot be compared does."""
+    """Whether a requirement's marker holds; True if it cannot be evaluated."""
     try:
         return requirement.marker is None or requirement.marker.evaluate(dict(environment))
     except (UndefinedComparison, UndefinedEnvironmentName, InvalidVersion):
@@ -72,32 +72,31 @@ def is_for(requirement: Requirement, environment: Mapping[str, str]) -> bool:
 
 
 def merged(stated: Sequence[Stated]) -> Choice:
-    """One requirement for one project. What contradicts a weightier one loses, and is listed."""
-    ranked = sorted(stated, key=lambda one: (-one.weight, one.statement.origin.file.count("/")))
+    """One requirement for one project. A requirement that contradicts a weightier one loses, and is listed."""
+    ranked = sorted(stated, key=lambda entry: (-entry.weight, entry.statement.origin.file.count("/")))
     declared = [o.statement.origin for o in ranked if o.requirement.specifier and o.statement.format not in _CI]
     joined, together = _Joined(), _Joined()
-    exact = [
-        one for one in ranked[:_MOST_STATED] if one.statement.format in _CI and "==" in str(one.requirement.specifier)
-    ]
-    tried = exact if declared or not all([together.add(one.requirement.specifier) for one in exact]) else []
+    counted = ranked[:_MOST_STATED]
+    exact = [entry for entry in counted if entry.statement.format in _CI and "==" in str(entry.requirement.specifier)]
+    tried = exact if declared or not all([together.add(entry.requirement.specifier) for entry in exact]) else []
     lost: list[Overruled] = []
     origins: list[Origin] = []
     extras: set[str] = set()
-    for one in ranked[:_MOST_STATED]:
-        known = len(joined.parts)
-        if one in tried:
+    for entry in counted:
+        count = len(joined.parts)
+        if entry in tried:
             why = "CI tries several versions" + (f", and {declared[0]} counts more" if declared else "")
-            lost.append(Overruled(str(one.requirement), one.statement.origin, why))
+            lost.append(Overruled(str(entry.requirement), entry.statement.origin, why))
             continue
-        if not joined.add(one.requirement.specifier):
-            winner = origins[0] if origins else one.statement.origin
+        if not joined.add(entry.requirement.specifier):
+            winner = origins[0] if origins else entry.statement.origin
             lost.append(
-                Overruled(str(one.requirement), one.statement.origin, f"contradicts {winner}, which counts more")
+                Overruled(str(entry.requirement), entry.statement.origin, f"contradicts {winner}, which counts more")
             )
             continue
-        if len(joined.parts) > known or not origins:
-            origins.append(one.statement.origin)
-        extras |= one.requirement.extras
+        if len(joined.parts) > count or not origins:
+            origins.append(entry.statement.origin)
+        extras |= entry.requirement.extras
     for first in ranked[_MOST_STATED:][:1]:
         more = f"{first.requirement.name}, {len(ranked) - _MOST_STATED} times more"
         lost.append(Overruled(more, first.statement.origin, f"the first {_MOST_STATED} statements count"))
@@ -109,14 +108,14 @@ def merged(stated: Sequence[Stated]) -> Choice:
 
 
 class _Joined:
-    """Specifiers that some version may meet together: one that they name, or one just beside it."""
+    """Specifiers that some version meets together; samples are the versions that they name, and their neighbours."""
 
     def __init__(self) -> None:
         self.parts: frozenset[Specifier] = frozenset()
         self._met_by = {"0", "99999"}
 
     def add(self, specifier: SpecifierSet) -> bool:
-        """Whether the specifier can be met with the others; if so it is one of them from now on."""
+        """Add the specifier if some version meets it and the others. Return whether one does."""
         new = frozenset(specifier) - self.parts
         parts = self.parts | new
         left = {sample for sample in self._met_by if all(part.contains(sample, prereleases=True) for part in new)}
@@ -129,7 +128,7 @@ class _Joined:
 
 
 def _beside(part: Specifier) -> list[str]:
-    """The version that a specifier names, and those next to it; none if it is not a version of PEP 440."""
+    """The version that a specifier names and its neighbours; none if it is not a version of PEP 440."""
     text = part.version.removesuffix(".*")
     try:
         version = Version(text)
@@ -141,7 +140,7 @@ def _beside(part: Specifier) -> list[str]:
 
 
 def bare(requirement: Requirement) -> Requirement:
-    """The requirement without its marker, which was evaluated."""
+    """The requirement without its marker, which has been evaluated."""
     bare = Requirement(str(requirement))
     bare.marker = None
     return bare

@@ -67,13 +67,13 @@ class SourceFile:
         return Statement(subject, str(value).strip(), origin, self.format, scope or self.scope)
 
     def line_of(self, *texts: str) -> int:
-        """The first line from which all `texts` follow each other in the file, as far as they are found."""
+        """The line of the last of `texts`, searched for one after the other; the search ends at a missing one."""
         place, line = 0, 1
         for text in texts:
-            found = self.text.find(text, place)
-            if found < 0:
+            position = self.text.find(text, place)
+            if position < 0:
                 break
-            place, line = found + len(text), self.text.count("\n", 0, found) + 1
+            place, line = position + len(text), self.text.count("\n", 0, position) + 1
         return line
 
     def part(self, text: str, line: int) -> PartOfFile:
@@ -83,7 +83,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class PartOfFile(SourceFile):
-    """A part of a file that is `above` lines below its beginning."""
+    """A part of a file; `above` is the number of lines before it."""
 
     above: int = 0
 
@@ -103,12 +103,12 @@ _OTHER = ("doc", "docs", "documentation", "readthedocs", "rtd", "website", "lint
           "extra", "extras")  # fmt: skip
 _EXAMPLE = ("example", "examples", "demo", "demos", "tutorial", "tutorials", "notebooks", "bench", "benchmark",
             "benchmarks", "perf")  # fmt: skip
-# Folders of tests and of what runs them.
+# Folders of tests and of CI.
 _TEST_FOLDERS = {*_TEST[:4], "ci", "continuous_integration"}
 
 
 _DATA = ("data", "fixtures", "testdata", "test_data", "resources", "cases", "snippets", "samples")
-# Code of others that repositories carry.
+# Third-party code that repositories include.
 VENDORED = {"third_party", "thirdparty", "3rdparty", "3rd_party", "external", "extern", "vendor", "vendored", "_vendor",
             "_vendored", "submodules", "site-packages"}  # fmt: skip
 # Folders of repo2docker, and the files of the root that it ignores beside one of them.
@@ -147,7 +147,7 @@ def _words(name: str) -> set[str]:
 
 
 def accepts(field: Any, value: str) -> bool:
-    """Whether a type of a recipe's fields takes a value."""
+    """Whether a value is valid for a field's type."""
     try:
         TypeAdapter(field).validate_python(value)
     except ValidationError:

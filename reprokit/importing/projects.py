@@ -1,4 +1,4 @@
-"""Which folder of the repository is its project, and what must be compiled elsewhere."""
+"""The folder of the repository's project, and code that must be compiled elsewhere."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ _DEEPEST = 2
 
 
 def project_folder(statements: Sequence[Statement]) -> str:
-    """The folder of the package's metadata nearest to the root. Deeper ones are projects that the code uses."""
+    """The folder with the package metadata nearest to the root. Deeper ones are projects that the code uses."""
     return min(_nearest_projects(statements), default=(0, 0, ""))[2]
 
 
 def _nearest_projects(statements: Sequence[Statement]) -> list[tuple[int, int, str]]:
-    """The folders with metadata that are nearest to the root; in order, the one that states the most first."""
-    found = [
+    """The folders with metadata nearest to the root; the one with the most requirements first."""
+    declared = [
         s for s in statements if s.format in METADATA and s.scope == "run" and s.origin.file.count("/") <= _DEEPEST
     ]
-    folders = [s.origin.file.rpartition("/")[0] for s in found]
-    needed = Counter(folder for s, folder in zip(found, folders, strict=True) if s.subject == "package")
-    named = {folder for s, folder in zip(found, folders, strict=True) if s.subject == "project"}
+    folders = [s.origin.file.rpartition("/")[0] for s in declared]
+    needed = Counter(folder for s, folder in zip(declared, folders, strict=True) if s.subject == "package")
+    named = {folder for s, folder in zip(declared, folders, strict=True) if s.subject == "project"}
     ranked = sorted((folder.count("/") + bool(folder), -needed[folder], folder) for folder in named)
-    return [one for one in ranked if one[0] == ranked[0][0]]
+    return [entry for entry in ranked if entry[0] == ranked[0][0]]
 
 
 def other_projects(statements: Sequence[Statement], folder: str) -> list[Question]:
-    """What is asked if several folders are projects."""
+    """A question if several folders are projects."""
     others = [other for _, _, other in _nearest_projects(statements) if other != folder]
     text = f"several folders are projects: {folder} is taken, and not {shortened(sorted(others))}"
     return [Question(text)] if others else []
 
 
 def parts_of(statements: Sequence[Statement], folder: str) -> dict[str, str]:
-    """The other projects of the repository: their folders by their names."""
+    """The folders of the repository's other projects, by name."""
     named = [s for s in statements if s.subject == "project" and s.format in METADATA and s.scope == "run" and s.value]
     return {canonicalize_name(s.value): _folder(s) for s in named if _folder(s) != folder}
 
 
 def is_part(paths: Collection[str], folder: str) -> bool:
-    """Whether most of the code is outside of the project's folder: it is an extension of what the scripts run."""
+    """Whether most of the code is outside of the project's folder: the project is an extension for the scripts."""
     code = [path for path in paths if path.endswith(".py") and _is_ours(path)]
     return bool(folder) and 2 * sum(path.startswith(f"{folder}/") for path in code) < len(code)
 
 
 def unbuilt(statements: Sequence[Statement], paths: Collection[str], project: bool, folder: str) -> Iterator[Question]:
-    """The questions about code that is compiled outside of the `project`, which is built if `folder` is empty."""
+    """Questions about code that is compiled outside of the project; a `project` in the root is built."""
     built = project and not folder
     compiled = [s for s in statements if s.subject == "extension" and s.scope == "run"]
     parts = {_folder(s): s.origin for s in reversed(compiled) if s.format == "setup.py" and _folder(s)}

@@ -1,4 +1,4 @@
-"""The Python and the distribution that has it."""
+"""Choose the Python, and the distribution that has it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _SERIES = re.compile(r"==\s*3\.([0-9]{1,2})(?![0-9])")
 _MINOR = re.compile(r"3\.[0-9]{1,2}")
 # Files whose exact versions of compiled packages have wheels for some Pythons only.
 _PINNING = (*METADATA, "pipfile", "environment", "requirements", "dockerfile")
-# Files whose version of a package counts if it is the only one, and the others name none.
+# Files whose version of a package counts if they name only one version, and the other files name none.
 _TELLING = ("devcontainer", "script", "readme")
 _MOST_EXACT = 20
 _FRAMEWORKS = ("torch", "tensorflow")  # code for one major version of them does not run with the next
-# Metadata excludes Pythons. These say which one the authors used, the most telling first.
+# Metadata excludes Pythons. These files name the one that the authors used, the most reliable first.
 _WISHES = ("dockerfile", "pipfile", "environment", "requirements", "repo2docker", "devcontainer", "script", "readme")
 
 
 def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list[tuple[PythonBase, Choice]]:
-    """The Pythons of distributions that can be had today and that the metadata allows, the best first.
+    """The available Pythons of distributions that the metadata allows, the best first.
 
     Debian's come first: its archive needs no registry. Raises UsageError if the metadata allows none.
     """
@@ -49,9 +49,9 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
     needed = [s for s in statements if s.subject == "package" and s.scope == "run"]
     pinned = [s for s in needed if s.format in _PINNING]
     bounded = {_pin_of(s) for s in pinned if (named := valid_requirement(s.value)) and named.specifier}
-    told = {one: s for s in needed if s.format in _TELLING if (one := _exact(s, facts)) and one[0] not in bounded}
-    pinned += [s for one, s in told.items() if sum(name == one[0] for name, _ in told) == 1]  # others are a choice
-    exact = list(dict.fromkeys(one for s in pinned if (one := _exact(s, facts))))[:_MOST_EXACT]
+    hints = {pin: s for s in needed if s.format in _TELLING if (pin := _exact(s, facts)) and pin[0] not in bounded}
+    pinned += [s for pin, s in hints.items() if sum(name == pin[0] for name, _ in hints) == 1]  # others are a choice
+    exact = list(dict.fromkeys(pin for s in pinned if (pin := _exact(s, facts))))[:_MOST_EXACT]
     minors = [series[1] for s in wishes if (series := _SERIES.match(s.value))]
     near = next((int(minor) for minor in minors if all(_meets(f"3.{minor}", s.value) for s in bounds)), 0)
     patched = {base: facts.distros.distros[base.distro].python for base in _available(facts)}
@@ -64,11 +64,11 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
             allowed = [base for base in bases if base.distro.startswith(family)]
             if not allowed:
                 continue
-            found = sorted(allowed, key=lambda base: _rank(base, wishes, near, tested, exact, facts, day))
-            explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in found]
+            ranked = sorted(allowed, key=lambda base: _rank(base, wishes, near, tested, exact, facts, day))
+            explained = [(base, _explained(base, bounds, wishes, tested, facts, day)) for base in ranked]
             if family == "ubuntu:":
                 debian = tuple(
-                    one for base, one in sorted(lacking.items(), key=str) if base.distro.startswith("debian:")
+                    reason for base, reason in sorted(lacking.items(), key=str) if base.distro.startswith("debian:")
                 )
                 explained = [(base, replace(choice, lost=choice.lost + debian[:1])) for base, choice in explained]
             return _that_build(explained, minima(statements), facts)
@@ -82,16 +82,16 @@ def candidates(statements: Sequence[Statement], facts: Facts, day: date) -> list
 
 
 def _lacking(base: PythonBase, pinned: Sequence[Statement], facts: Facts) -> Overruled | None:
-    """A framework of whose required major versions no release has a wheel for a Python."""
+    """A required framework without a wheel for this Python in any release of the required major versions."""
     for statement in pinned:
         requirement, name = valid_requirement(statement.value), _pin_of(statement)
         if requirement is None or name not in _FRAMEWORKS:
             continue
         specifier, releases = requirement.specifier, _releases(name, facts)
         exact = exact_version(specifier)
-        majors = {exact.major} if exact else {key(one)[0] for one in releases if specifier.contains(one)}
-        like = [one for one in releases if key(one)[0] in majors]
-        if like and not any(_fits(name, one, base.python, facts) for one in like):
+        majors = {exact.major} if exact else {key(release)[0] for release in releases if specifier.contains(release)}
+        like = [release for release in releases if key(release)[0] in majors]
+        if like and not any(_fits(name, release, base.python, facts) for release in like):
             why = f"no release of the major version of {statement.value} has a wheel for its Python {base.python}"
             return Overruled(base.distro, statement.origin, why)
     return None
@@ -100,7 +100,7 @@ def _lacking(base: PythonBase, pinned: Sequence[Statement], facts: Facts) -> Ove
 def _that_build(
     ranked: list[tuple[PythonBase, Choice]], required: Sequence[Statement], facts: Facts
 ) -> list[tuple[PythonBase, Choice]]:
-    """The Pythons in their order, after those whose distributions meet more of what the build requires."""
+    """Sort the Pythons by how many of the build's requirements their distributions miss; ties keep their order."""
     missing = {base: unmet(base, required, facts) for base, _ in ranked}
     first = ranked[0][0]
     why = f"{first.distro} would fit better, and lacks what the build requires"
@@ -123,31 +123,29 @@ def _available(facts: Facts) -> list[PythonBase]:
 
 
 def _meets(python: str, specifier: str) -> bool:
-    """Whether a Python is within a specifier. One without a patch stands for an early and a late one."""
+    """Whether a Python is within a specifier. Without a patch release, an early and a late one are tried."""
     try:
         required = SpecifierSet(specifier)
     except InvalidSpecifier:
         return True
-    return any(
-        required.contains(one) for one in ([python] if python.count(".") > 1 else [f"{python}.2", f"{python}.20"])
-    )
+    return any(map(required.contains, [python] if python.count(".") > 1 else [f"{python}.2", f"{python}.20"]))
 
 
 def _grants(python: str, wish: str) -> bool:
-    """Whether a Python is the one that a file names: of `==3.9.7` the 3.9 counts."""
+    """Whether a file names this Python: only the 3.9 of `==3.9.7` counts."""
     return _meets(python, _PATCH.sub(r"\1.*", wish))
 
 
 def _pin_of(statement: Statement) -> str:
-    """The pin that a requirement is for, such as `tensorflow`; empty for what is none."""
-    found = valid_requirement(statement.value)
-    return found.name.lower().replace("tensorflow-gpu", "tensorflow").replace("-", "_") if found else ""
+    """The pin that a requirement is for, such as `tensorflow`; empty if it is not a requirement."""
+    requirement = valid_requirement(statement.value)
+    return requirement.name.lower().replace("tensorflow-gpu", "tensorflow").replace("-", "_") if requirement else ""
 
 
 def _exact(statement: Statement, facts: Facts) -> tuple[str, str] | None:
-    """The pin and the version of `torch==1.7.1+cu110`; None for what no fact covers, and for ranges."""
-    found, name = valid_requirement(statement.value), _pin_of(statement)
-    version = exact_version(found.specifier) if found and _releases(name, facts) else None
+    """The pin and the version of `torch==1.7.1+cu110`; None for ranges, and for packages without facts."""
+    requirement, name = valid_requirement(statement.value), _pin_of(statement)
+    version = exact_version(requirement.specifier) if requirement and _releases(name, facts) else None
     return (name, ".".join(map(str, version.release))) if version else None
 
 
@@ -160,9 +158,9 @@ def _table(name: str, facts: Facts) -> Mapping[str, TorchRelease | NumpyRelease 
 
 
 def _releases(name: str, facts: Facts) -> list[str]:
-    """The releases of a pin whose Pythons the facts know, oldest first."""
-    known = [version for version, release in _table(name, facts).items() if release.python]
-    return sorted(known or (facts.package(name).versions.split() if name in PACKAGES else ()), key=key)
+    """The releases of a pin whose Pythons are in the facts, oldest first."""
+    releases = [version for version, release in _table(name, facts).items() if release.python]
+    return sorted(releases or (facts.package(name).versions.split() if name in PACKAGES else ()), key=key)
 
 
 def _fits(name: str, version: str, python: str, facts: Facts) -> bool:
@@ -176,14 +174,14 @@ def _fits(name: str, version: str, python: str, facts: Facts) -> bool:
 
 
 def _steps(python: str, name: str, version: str, facts: Facts) -> int:
-    """How many releases away from a version the nearest one that fits a Python is."""
-    known = _releases(name, facts)
-    wanted = max(bisect(known, key_or_zero(version), key=key) - 1, 0)
-    for steps in range(len(known)):
-        near = [known[place] for place in {wanted - steps, wanted + steps} if 0 <= place < len(known)]
-        if any(_fits(name, one, python, facts) for one in near):
+    """The distance, in releases, from a version to the nearest one that fits a Python."""
+    releases = _releases(name, facts)
+    closest = max(bisect(releases, key_or_zero(version), key=key) - 1, 0)
+    for steps in range(len(releases)):
+        near = [releases[place] for place in {closest - steps, closest + steps} if 0 <= place < len(releases)]
+        if any(_fits(name, release, python, facts) for release in near):
             return steps
-    return len(known)
+    return len(releases)
 
 
 def _rank(
@@ -205,7 +203,7 @@ def _rank(
         [not _grants(base.python, s.value) for s in wishes],
         abs(minor - near) if near else 0,
         away,
-        sum(_steps(base.python, *one, facts) for one in exact),
+        sum(_steps(base.python, *pin, facts) for pin in exact),
         late,
         abs((day - released).days),
     )

@@ -1,6 +1,6 @@
-"""The process in which readers parse a stranger's files: what takes too much time or memory ends it, not reprokit.
+"""The process in which readers parse a stranger's files: too much time or memory ends it, and not reprokit.
 
-Parsers in C can be stopped in no other way. What the process answers is validated, as all from outside.
+Parsers in C can be stopped in no other way. The answers of the process are validated like all external input.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MEMORY = 512 << 20
 SECONDS = 4.0  # of processor time for one file: 5000 requirements take 1 to 2
 MOST = 50_000  # statements of a file
 _ANSWER = 64 << 20  # bytes
-_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PYTHONPATH")  # with which this reprokit was found; the rest has secrets
+_ENVIRONMENT = ("HOME", "LD_LIBRARY_PATH", "PYTHONPATH")  # needed to import reprokit; other variables have secrets
 _READ = TypeAdapter(tuple[float, list[Statement]])
 
 
 class ReaderProcess:
-    """Reads files one after the other, in a process that is started when it is needed.
+    """Reads files one after the other, in a process that starts with the first file.
 
     `seconds` is the processor time of all files so far.
     """
@@ -50,15 +50,15 @@ class ReaderProcess:
         self._end()
 
     def statements(self, file: SourceFile, constraints: bool = False) -> list[Statement]:
-        """What the file states; only that it is unread if its reader fails.
+        """The statements of the file; only an `unread` one if its reader fails.
 
-        `constraints`: other files name it as one of constraints.
+        `constraints`: other files name it as a constraints file.
         """
         job = [file.path, file.text, file.format, file.scope, constraints]
         try:
-            seconds, found = _READ.validate_json(self._answer(json.dumps(job).encode() + b"\n"))
+            seconds, statements = _READ.validate_json(self._answer(json.dumps(job).encode() + b"\n"))
             self.seconds += seconds
-            return found
+            return statements
         except (ValueError, OSError):
             self._end()
             self.seconds += SECONDS
@@ -85,7 +85,7 @@ class ReaderProcess:
 
 
 def main() -> None:
-    """Answer the jobs on standard input, a line each, with lines of statements."""
+    """Answer each job, a line on standard input, with a line of statements."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     output = Output(1, raw=True)
@@ -94,8 +94,8 @@ def main() -> None:
         path, text, format, scope, constraints = json.loads(line)
         signal.setitimer(signal.ITIMER_PROF, SECONDS)  # the signal ends the process
         file = SourceFile(path, text, format, scope)
-        found = list(_read(file, requirement_statements(file, constraints=True) if constraints else None))
-        answer = _READ.dump_json((time.process_time() - began, found))
+        statements = list(_read(file, requirement_statements(file, constraints=True) if constraints else None))
+        answer = _READ.dump_json((time.process_time() - began, statements))
         signal.setitimer(signal.ITIMER_PROF, 0)
         output.write(answer + b"\n")
 
@@ -110,7 +110,7 @@ def _read(file: SourceFile, statements: Statements | None) -> Iterator[Statement
                 yield file.states("unread", "a value is too long", statement.origin.line)
             else:
                 yield statement
-    # Readers pass on the errors of libraries. A ReprokitError is an expected one.
+    # Readers pass on the errors of libraries.
     except Exception as error:
         why = getattr(error, "message", "") or str(error)
         yield file.states("unread", why.partition("\n")[0][:200] or type(error).__name__)

@@ -12,7 +12,7 @@ from reprokit.display import notify
 from reprokit.errors import SourceError, UsageError
 from reprokit.importing.collect import collect
 from reprokit.importing.decide import decide
-from reprokit.importing.decision import Choice, Decision, ImportedRecipe, Question, Versions
+from reprokit.importing.decision import Decision, ImportedRecipe, Question, Versions
 from reprokit.importing.draft import draft
 from reprokit.importing.python_choice import candidates
 from reprokit.importing.repair import Fit, WheelChanges
@@ -32,7 +32,7 @@ _PYTHONS = 3
 def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Facts) -> ImportedRecipe:
     """Write the recipe of a repository. Its files are read, never run.
 
-    Raises UsageError if no Python fits or nothing is there, SourceError if no set of versions does.
+    Raises UsageError if no Python fits or no file states a requirement, SourceError if no set of versions fits.
     """
     statements = collect(tree)
     if all(statement.format == "c" for statement in statements):
@@ -49,8 +49,8 @@ def recipe_of(name: str, tree: Tree, moment: Moment, mirrors: Mirrors, facts: Fa
         except Unsatisfied as error:
             failures.append((choice.value, error))
             continue
-        known = {choice.value: choice for choice in (*versions.apt, *decision.apt)}
-        decision = _with_version(replace(decision, apt=tuple(known.values())), tree)
+        apt = {choice.value: choice for choice in (*versions.apt, *decision.apt)}
+        decision = _with_version(replace(decision, apt=tuple(apt.values())), tree)
         earlier = tuple(Question(f"{value} was tried first: {error.message}") for value, error in failures)
         versions = replace(versions, questions=(*earlier, *versions.questions))
         build, questions = _torch_build(decision, versions, mirrors, facts)
@@ -89,12 +89,12 @@ def _with_version(decision: Decision, tree: Tree) -> Decision:
 
 
 def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts) -> Versions:
-    """The versions, or questions about each if no index can be asked."""
+    """The versions; a question about each if no index can be reached."""
     distro = facts.distros.distros[decision.base.distro]
     try:
         if not (mirrors.pip.indexes or mirrors.pip.find_links):
             raise Unreachable("no package index is configured")
-        # uv asks an index that is down several times, which takes seconds.
+        # uv retries an index that is down, which takes seconds.
         reached(mirrors, next(iter(decision.requirements), "pip"))
         platform = Platform(decision.base.python, distro.glibc)
         return versions_of(decision, platform, mirrors, moment.time)
@@ -107,9 +107,5 @@ def _versions(decision: Decision, moment: Moment, mirrors: Mirrors, facts: Facts
             if exact and "," not in exact and "*" not in exact:
                 pins[canonicalize_name(project)] = exact
             else:
-                questions.append(_asked(choice))
+                questions.append(Question(f"which version of {choice.value}?", next(iter(choice.origins), None)))
         return Versions(pins, (), tuple(questions))
-
-
-def _asked(choice: Choice) -> Question:
-    return Question(f"which version of {choice.value}?", next(iter(choice.origins), None))

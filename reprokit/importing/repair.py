@@ -1,4 +1,4 @@
-"""The repair loop: try a recipe, change what the explanation of its failure proposes, try again."""
+"""The repair loop: try a recipe, make the changes that the explanation of its failure proposes, try again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from reprokit.untrusted.terminal import markdown
 
 @dataclass(frozen=True)
 class WheelChanges:
-    """Resolves a requirement. `time` and `later` are those with which the recipe's other wheels were resolved."""
+    """Resolves a requirement, with the `time` and `later` of the recipe's other wheels."""
 
     time: str
     later: Mapping[str, str]
@@ -38,7 +38,7 @@ class WheelChanges:
     facts: Facts
 
     def of(self, variant: Variant, requirement: Requirement) -> list[RecipeChange] | str:
-        """The entries of `wheels`, and the pins of the same names, that change; or why no versions fit."""
+        """The changes to entries of `wheels` and to pins of the same names, or why no versions fit."""
         name, have = canonicalize_name(requirement.name), installed(variant)
         if not (self.mirrors.pip.indexes or self.mirrors.pip.find_links):
             return f"{requirement}: no package index is configured"
@@ -48,7 +48,7 @@ class WheelChanges:
         # If the project has no release by that day, take its first one, else any.
         times = [self._first(name, platform), ANY_TIME] if self.time else []
         for later in (self.later, *({**self.later, name: time} for time in times if time)):
-            # The others stay, also those that are younger than the day; where they cannot, they follow.
+            # Keep the other wheels, even those uploaded after the day; if that fails, let them change.
             stay = (
                 [f"{other}=={version}" for other, version in others.items()],
                 {**dict.fromkeys(others, "false"), **later},
@@ -62,20 +62,20 @@ class WheelChanges:
                     AsOf(self.time, allowed),
                 )
                 try:
-                    found = resolve_versions(request, self.mirrors, others)
+                    wheels = resolve_versions(request, self.mirrors, others)
                 except uv.Unsatisfied as error:
                     failures.append(error)
                     continue
                 except SourceError as error:
                     return f"{requirement}: {error.message}"
                 return _changes_of_wheels(
-                    variant, have, {canonicalize_name(p.name): p.version for p in found}, self.facts
+                    variant, have, {canonicalize_name(p.name): p.version for p in wheels}, self.facts
                 )
-        # The second one let the others follow, as of the day.
+        # In the second attempt the other wheels could change, as of the day.
         return f"{requirement}: {failures[1].message}"
 
     def _first(self, name: str, platform: Platform) -> str:
-        """Just after the first wheel younger than the day; empty without one."""
+        """Just after the upload of the first wheel after the day; empty if there is none."""
         try:
             files = [f for f in Listing(self.mirrors).files(name) if f.is_wheel and f.fits(platform)]
         except SourceError:
@@ -85,13 +85,13 @@ class WheelChanges:
 
 
 def _changes_of_wheels(
-    variant: Variant, have: Mapping[str, str], found: Mapping[str, str], facts: Facts
+    variant: Variant, have: Mapping[str, str], resolved: Mapping[str, str], facts: Facts
 ) -> list[RecipeChange]:
     apart = {canonicalize_name(sdist.package.partition("==")[0]) for sdist in variant.sdists}
     entries = [entry for entry in variant.wheels if isinstance(entry, str)]
     names: list[str] = [canonicalize_name(entry.partition("==")[0]) for entry in entries]
     changes = []
-    for name, version in found.items():
+    for name, version in resolved.items():
         if name in apart or have.get(name) == version:
             continue
         if name in names:
@@ -103,24 +103,24 @@ def _changes_of_wheels(
             changes.append(RecipeChange("replace", f"/variants/*/pins/{pin}", version))
         if name == "torch":
             block = torch_block(version, facts)
-            places = [number for number, used in enumerate(variant.blocks) if used.name == "torch"]
-            changes += [RecipeChange("replace", f"/variants/*/blocks/{n}", block) for n in places if block]
+            indexes = [n for n, used in enumerate(variant.blocks) if used.name == "torch"]
+            changes += [RecipeChange("replace", f"/variants/*/blocks/{n}", block) for n in indexes if block]
     return changes
 
 
-# What only another import can change: versions of everything else were resolved for them.
+# Pins that only another import can change: all other versions were resolved for them.
 _FIXED = ("base", "distro", "python")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """`versions` gives a requirement's changes to a variant, or why no versions fit."""
+    """Changes pins until `check` passes. `versions` returns a requirement's changes to a variant, or why none fit."""
 
     facts: Facts
     versions: Callable[[Variant, Requirement], list[RecipeChange] | str]
 
     def fitted(self, text: str, name: str, variant_name: str, kept: Sequence[str] = ()) -> tuple[str, list[str]]:
-        """The recipe with pins that pass `check`, and a line for each change, or for why there is none.
+        """The recipe with pins that pass `check`, and a line for each change, or the reason for no change.
 
         `kept` are paths of pins that were just set.
         """
@@ -130,21 +130,21 @@ class Fit:
         errors = [finding for finding in evaluate(self.facts, stack) if finding.severity == "error"]
         if not errors:
             return text, []
-        # The wheels that clash may change as pins do.
+        # Conflicting wheels may change, like pins.
         named = {subject.partition("=")[0] for finding in errors for subject in finding.subjects}
-        wheels = {name: each.version for name, each in stack.resolved.items() if name in named}
+        wheels = {name: wheel.version for name, wheel in stack.resolved.items() if name in named}
         stack = replace(stack, pins={**wheels, **stack.pins})
         fixed = {path.rpartition("/")[2] for path in kept if "/pins/" in path} | set(_FIXED)
         solution = solve(self.facts, stack, fixed & set(stack.pins))
         if solution.pins is None:
             return text, [f"these pins cannot go together: {', '.join(solution.core)}"]
         for change in solution.changes:
-            found = self._changes(variant, change)
-            if isinstance(found, str):
-                lines.append(f"`check` asks for {change.pin} {change.new}: {found}")
+            changes = self._changes(variant, change)
+            if isinstance(changes, str):
+                lines.append(f"`check` asks for {change.pin} {change.new}: {changes}")
                 continue
             why = f"not {change.old}: {change.because.reason}"
-            text = changed(text, variant_name, [c.as_json() for c in found], why)
+            text = changed(text, variant_name, [c.as_json() for c in changes], why)
             variant = load_text(text, f"recipes/{name}.yaml", name).variants[variant_name]
             lines.append(f"{change.pin}: {change.old} -> {change.new}, because {change.because.reason}")
         return text, lines
@@ -175,7 +175,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Round:
-    """One attempt that failed. `changes` were made because of `cause`; `refused` were proposed and not made."""
+    """One failed attempt. `changes` were made because of `cause`; `refused` were proposed and not made."""
 
     failures: tuple[Failure, ...]
     cause: Cause | None = None
@@ -185,9 +185,9 @@ class Round:
 
 @dataclass
 class RepairLoop:
-    """`attempt` tries the recipe that `write` wrote last. `versions` gives a requirement's changes, or why none fit.
+    """`attempt` tries the recipe that `write` wrote last. `versions` returns a requirement's changes, or why none fit.
 
-    `keep` gets the rounds after each one, so that nothing learnt is lost if a later one is interrupted.
+    `keep` saves the rounds after each one, so that an interruption loses nothing.
     """
 
     name: str
@@ -200,17 +200,17 @@ class RepairLoop:
     keep: Callable[[Sequence[Round]], None]
 
     def run(self) -> list[Round]:
-        """The failed rounds. The last one has no changes if the recipe still fails; none is empty at a success."""
+        """The failed rounds. The last one has no changes if the recipe still fails."""
         rounds: list[Round] = []
         seen = {self._state(self.text)}
         for number in range(ROUNDS):
             failures = tuple(self.attempt())
             if not failures:
                 break
-            found, text = self._round(failures, seen, last=number == ROUNDS - 1)
-            rounds.append(found)
+            latest, text = self._round(failures, seen, last=number == ROUNDS - 1)
+            rounds.append(latest)
             self.keep(rounds)
-            if not found.changes:
+            if not latest.changes:
                 break
             self.text = text
             seen.add(self._state(text))
@@ -224,11 +224,11 @@ class RepairLoop:
         for cause in _causes(failures):
             changes: list[RecipeChange] = []
             for proposed in cause.recipe_change:
-                found = self._complete(permitted(proposed, self._variant(self.text)))
-                if isinstance(found, str):
-                    refused.append(found)
+                completed = self._complete(permitted(proposed, self._variant(self.text)))
+                if isinstance(completed, str):
+                    refused.append(completed)
                 else:
-                    changes += found
+                    changes += completed
             if not changes:
                 continue
             why = f"repaired: {cause.cause} ({cause.rule})"
@@ -248,7 +248,7 @@ class RepairLoop:
         return self.versions(self._variant(self.text), change.requirement) or f"{change}: nothing changes"
 
     def _with_blocks(self, changes: Sequence[RecipeChange]) -> Iterator[RecipeChange]:
-        """The changes, with the blocks that install what a list gets for the first time."""
+        """The changes, with the blocks that newly filled lists need."""
         yield from changes
         variant = self._variant(self.text)
         used = [block.name for block in variant.blocks]
@@ -260,12 +260,12 @@ class RepairLoop:
         return load_text(text, f"recipes/{self.name}.yaml", self.name).variants[self.variant_name]
 
     def _state(self, text: str) -> str:
-        """What a variant is built from, as text."""
+        """The inputs of the variant's build, as text."""
         return self._variant(text).model_dump_json()
 
 
 def _causes(failures: Sequence[Failure]) -> Iterator[Cause]:
-    """The causes that a rule is sure of, those of the first failure first."""
+    """The exact and likely causes, those of the first failure first."""
     for failure in failures:
         yield from (cause for cause in failure.causes if cause.kind in ("exact", "likely"))
 
@@ -274,13 +274,13 @@ _MOST = 400
 
 
 def page(
-    name: str, source: str, found: ImportedRecipe, rounds: Sequence[Round], state: str, works: bool = False
+    name: str, source: str, imported: ImportedRecipe, rounds: Sequence[Round], state: str, works: bool = False
 ) -> str:
-    """Markdown. Text of the repository and of logs is shown as it is, without markup or links.
+    """The report in Markdown. Text of the repository and of logs is escaped: it has no markup or links.
 
-    `state` says how the last attempt ended, `works` whether it succeeded.
+    `state` describes the end of the last attempt; `works` if it succeeded.
     """
-    decision, versions = found.decision, found.versions
+    decision, versions = imported.decision, imported.versions
     parts = [
         f"# {markdown(name)}, read and repaired",
         f"Read from {markdown(source)}; versions as of {decision.day}. {markdown(state)}.",
@@ -289,7 +289,7 @@ def page(
             [
                 _explained(decision.base_choice),
                 *(f"{pin} {_explained(choice)}" for pin, choice in decision.pins.items()),
-                *(f"to pass check: {line}" for line in found.fitted),
+                *(f"to pass check: {line}" for line in imported.fitted),
             ]
         ),
         f"{len(versions.pins)} wheels, {len(versions.sdists)} sdists, {len(decision.apt)} packages of the distribution."
@@ -297,10 +297,10 @@ def page(
     ]
     questions = [*versions.questions, *decision.questions]
     if questions:
-        asked = [question.text + (f" ({question.origin})" if question.origin else "") for question in questions]
-        parts += ["## Not settled by any file", _list(asked)]
+        lines = [question.text + (f" ({question.origin})" if question.origin else "") for question in questions]
+        parts += ["## Not settled by any file", _list(lines)]
     parts.append("## Changed")
-    changes = [line for number, each in enumerate(rounds, 1) for line in _changed_lines(number, each)]
+    changes = [line for number, attempt in enumerate(rounds, 1) for line in _changed_lines(number, attempt)]
     parts.append("\n".join(changes) if changes else "Nothing.")
     parts += ["## Still fails", "Nothing." if works else _still(rounds)]
     return "\n\n".join(parts) + "\n"
@@ -311,14 +311,14 @@ def _explained(choice: Choice) -> str:
     return f"{choice.value}: {choice.why}{origins}"
 
 
-def _changed_lines(number: int, each: Round) -> list[str]:
-    if not each.changes or each.cause is None:
+def _changed_lines(number: int, attempt: Round) -> list[str]:
+    if not attempt.changes or attempt.cause is None:
         return []
-    cause = each.cause
+    cause = attempt.cause
     return [
-        f"{number}. {_plain(each.failures[0].step)} failed: {_plain(cause.cause)} (rule {markdown(cause.rule)})",
+        f"{number}. {_plain(attempt.failures[0].step)} failed: {_plain(cause.cause)} (rule {markdown(cause.rule)})",
         f"   - line {cause.line} of its log: {_plain(cause.text)}",
-        *(f"   - {_plain(change)}" for change in each.changes),
+        *(f"   - {_plain(change)}" for change in attempt.changes),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Which modules are the repository's own, and which distributions have those that it imports."""
+"""The repository's own modules, and the distributions that provide its other imports."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from reprokit.importing.model import Statement
 
 
 class OwnModules:
-    """Names of the repository's own modules: `top` can be imported once it is installed, `all` by some script."""
+    """The repository's own modules: `top` can be imported after installation, `all` only by its scripts."""
 
     def __init__(self, top: set[str], every: set[str]) -> None:
         self.top, self.all = top, every
 
 
-# Folders that are packages by their `__init__.py` and are not installed; of setuptools' list for flat layouts.
+# Folders that setuptools does not install from a flat layout, even with an `__init__.py`.
 _NOT_INSTALLED = {
     "benchmark", "benchmarks", "build", "ci", "doc", "docs", "example", "examples", "scripts", "tasks", "test",
     "tests", "tools",
@@ -28,7 +28,7 @@ _PACKAGE_FOLDERS = ("src/", "lib/", "python/")
 
 
 def own_modules(paths: Collection[str], folder: str, statements: Sequence[Statement]) -> OwnModules:
-    """The modules that the project says it installs, otherwise those of its folders, otherwise those it compiles."""
+    """The modules that the project states, otherwise those of its folders, otherwise those it compiles."""
     prefix = f"{folder}/" if folder else ""
     named = [s for s in statements if s.subject == "module" and s.value.isidentifier()]
     stated = {s.value for s in named if s.scope not in ("build", "other")}
@@ -49,7 +49,7 @@ def own_modules(paths: Collection[str], folder: str, statements: Sequence[Statem
 
 
 class ImportedDistributions:
-    """Distributions that the code needs, each with its first import; `modules` that must import, with theirs."""
+    """Distributions that the code needs, each with its first import; `modules` maps run-time modules to them."""
 
     def __init__(self) -> None:
         self.distributions: dict[str, Statement] = {}
@@ -65,17 +65,17 @@ def imports_of(
     paths: Collection[str],
     distributions: Distributions,
 ) -> ImportedDistributions:
-    """What the code imports. `stated` are the requirements by project, `project` is the name of the code's own."""
-    found = ImportedDistributions()
+    """The distributions that the code imports. `stated` are requirements by project, `project` is the code's name."""
+    imported = ImportedDistributions()
     order = {"run": 0, "build": 1, "test": 2, "example": 3, "other": 4}
     imports = [s for s in statements if s.subject == "import" and s.format in ("python", "notebook", "setup.py")]
-    # What the smoke test imports: modules of the code, or of the notebooks if they are the only code.
+    # The smoke test imports the modules of the code, or of the notebooks if there is no other code.
     code = {s.format for s in imports if s.scope == "run" and s.format != "setup.py"}
     format = "python" if "python" in code else "notebook"
     protocols = {path.rpartition("/")[2].removesuffix(".proto"): path for path in paths if path.endswith(".proto")}
     bare = {_bare(key): key for key in stated}
     generated: dict[str, Statement] = {}
-    asked: set[str] = set()
+    unknown: set[str] = set()
     gone: dict[str, Statement] = {}
     for statement in sorted(imports, key=lambda s: order[s.scope]):
         module = statement.value
@@ -84,31 +84,31 @@ def imports_of(
         if module in PYTHON_2 and module not in own.all and statement.scope == "run":
             gone.setdefault(module, statement)
             continue
-        known = distributions.of_module(module)
+        provider = distributions.of_module(module)
         others = (canonicalize_name(module), *distributions.alternatives.get(module, ()), bare.get(_bare(module), ""))
-        declared = next((name for name in (canonicalize_name(known or module), *others) if name in stated), "")
-        if declared or (module not in own.all and known):
-            distribution = declared or canonicalize_name(known or module)
-            found.distributions.setdefault(distribution, statement)
+        declared = next((name for name in (canonicalize_name(provider or module), *others) if name in stated), "")
+        if declared or (module not in own.all and provider):
+            distribution = declared or canonicalize_name(provider or module)
+            imported.distributions.setdefault(distribution, statement)
             if statement.scope == "run" and statement.format == format:
-                found.modules[module] = distribution
+                imported.modules[module] = distribution
         elif (stem := module.removesuffix("_grpc").removesuffix("_pb2")) != module and stem in protocols:
             generated.setdefault(protocols[stem], statement)
-        elif module not in own.all and module not in asked and statement.scope in ("run", "test"):
-            asked.add(module)
-            rest = "PyPI has no distribution of it" if known == "" else "which distribution has it?"
-            found.questions.append(Question(f"the module {module} is imported: {rest}", statement.origin))
+        elif module not in own.all and module not in unknown and statement.scope in ("run", "test"):
+            unknown.add(module)
+            problem = "PyPI has no distribution of it" if provider == "" else "which distribution has it?"
+            imported.questions.append(Question(f"the module {module} is imported: {problem}", statement.origin))
     if gone:
         text = (
             f"the code needs changes: no distribution here has Python 2, whose modules it imports ({', '.join(gone)})"
         )
-        found.questions.append(Question(text, next(iter(gone.values())).origin))
+        imported.questions.append(Question(text, next(iter(gone.values())).origin))
     if generated:
         text = f"protoc makes modules that are imported from {', '.join(generated)}: with which command?"
-        found.questions.append(Question(text, next(iter(generated.values())).origin))
-    return found
+        imported.questions.append(Question(text, next(iter(generated.values())).origin))
+    return imported
 
 
 def _bare(name: str) -> str:
-    """A name without what modules and distributions write differently."""
+    """A name without the punctuation and case in which modules and distributions differ."""
     return name.lower().replace("-", "").replace("_", "").replace(".", "")

@@ -1,4 +1,4 @@
-"""Lines of requirements files, parsed by pip's own code for them."""
+"""Lines of requirements files, parsed by pip's own code."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from packaging.utils import InvalidSdistFilename, InvalidWheelFilename, parse_sd
 from pip_requirements_parser import InstallRequirement
 
 from reprokit.compat.distributions import bundled_distributions
-from reprokit.importing.model import Scope, SourceFile, Statement, Statements
+from reprokit.importing.model import Scope, SourceFile, Statement, Statements, Subject
 from reprokit.recipe.requirements import parsed_lines
 
 _LINES = 5000  # without checksums
 _FORGES = ("github.com", "gitlab.com", "bitbucket.org")
-# Files that try the code. The paths that they install are mostly parts of it.
+# Files that run the code. The paths that they install are mostly parts of it.
 _TRYING = ("readme", "notebook", "workflow", "tox", "makefile")
-# Names of conda that are others on PyPI.
+# PyPI's names of conda's packages.
 _OF_CONDA = {"pytorch": "torch"}
-# `>=1.*`, which older releases of pip took for `>=1`, as uv does.
+# `>=1.*`: uv and older releases of pip read it as `>=1`.
 _STAR = re.compile(r"([<>]=?\s*[0-9]+(?:\.[0-9]+)*)\.\*")
 
 
 def requirement_statements(
     file: SourceFile, one_line: bool = False, scope: Scope | None = None, constraints: bool = False
 ) -> Statements:
-    """The statements of a requirements file. With `one_line` all of it stands in the first line of the part."""
-    # The checksums of a locked file are most of its lines, and nothing is read from them.
+    """The statements of a requirements file. With `one_line` all statements have the first line of the part."""
+    # Checksums are most lines of a locked file; skip them.
     lines = ["" if line.lstrip().startswith("--hash=") else line for line in file.text.splitlines()]
     numbers = [number for number, line in enumerate(lines) if line.strip()]
     if len(numbers) > _LINES:
         yield file.states("unread", f"what follows after {_LINES} lines", numbers[_LINES] + 1, scope)
         lines = lines[: numbers[_LINES]]
     parsed = parsed_lines("\n".join(lines))
+    subject: Subject = "constraint" if constraints else "package"
     for option in parsed.options:
         line = 1 if one_line else option.line_number
         for name, value in option.options.items():
@@ -47,36 +48,37 @@ def requirement_statements(
                     yield file.states("index", text, line, scope)
     for requirement in parsed.requirements:
         line = 1 if one_line else requirement.line_number
-        yield from _one(file, requirement, line, scope, constraints)
+        yield from _stated(file, requirement, line, scope, subject)
     for invalid in parsed.invalid_lines:
         line = 1 if one_line else invalid.requirement_line.line_number
         text = invalid.requirement_line.line.strip()
         lenient = _STAR.sub(r"\1", text)
         if lenient != text and valid_requirement(lenient):
-            yield file.states("constraint" if constraints else "package", lenient, line, scope)
+            yield file.states(subject, lenient, line, scope)
         elif text and (text.startswith(("-e", "--editable")) or not text.startswith("-")) and not _is_own(file, text):
             what = "what this installs" if text.startswith((".", "/", "file:")) else "not a requirement"
             yield file.states("unread", f"{what}: {text[:100]}", line, scope)
 
 
-def _one(file: SourceFile, found: InstallRequirement, line: int, scope: Scope | None, constraints: bool) -> Statements:
-    subject = "constraint" if constraints else "package"
-    if found.link is None:
-        if found.req is not None and found.name == "python":
-            yield file.states("python", found.req.specifier, line, scope)
-        elif found.req is not None:
-            found.req.name = _OF_CONDA.get(found.req.name, found.req.name)
-            text = str(found.req) + (f"; {found.marker}" if found.marker and ";" not in str(found.req) else "")
-            yield file.states(subject, text, line, scope)  # type: ignore[arg-type]
+def _stated(
+    file: SourceFile, parsed: InstallRequirement, line: int, scope: Scope | None, subject: Subject
+) -> Statements:
+    if parsed.link is None:
+        if parsed.req is not None and parsed.name == "python":
+            yield file.states("python", parsed.req.specifier, line, scope)
+        elif parsed.req is not None:
+            parsed.req.name = _OF_CONDA.get(parsed.req.name, parsed.req.name)
+            text = str(parsed.req) + (f"; {parsed.marker}" if parsed.marker and ";" not in str(parsed.req) else "")
+            yield file.states(subject, text, line, scope)
         return
-    yield from address_statements(file, str(found.link.url), line, scope, found.name or "")
+    yield from address_statements(file, str(parsed.link.url), line, scope, parsed.name or "")
 
 
 def address_statements(file: SourceFile, url: str, line: int, scope: Scope | None, name: str = "") -> Statements:
     """The statement of a requirement that is an address or a path: a wheel or sdist, otherwise a source.
 
-    A wheel or sdist of a known project stands for that release. Another one keeps its address: on an index, anybody may
-    have registered its name. What is neither is a question.
+    A wheel or sdist of a known project becomes that release. Others keep their address: a stranger may have registered
+    the name on an index. Anything else is reported as unread.
     """
     scheme, _, address = url.partition("+")
     if scheme == "git":
@@ -104,8 +106,8 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
         else:
             project, version = parse_sdist_filename(basename)
         if parts.hostname not in _FORGES:
-            known = bundled_distributions().knows(project)
-            yield file.states("package", f"{project}=={version}" if known else f"{project} @ {url}", line, scope)
+            on_index = bundled_distributions().knows(project)
+            yield file.states("package", f"{project}=={version}" if on_index else f"{project} @ {url}", line, scope)
             return
     except (InvalidWheelFilename, InvalidSdistFilename):
         pass
@@ -119,12 +121,12 @@ def address_statements(file: SourceFile, url: str, line: int, scope: Scope | Non
 
 
 def _is_own(file: SourceFile, text: str) -> bool:
-    """Whether a path needs no question: the repository itself, what its build makes, or one that only a trial names."""
+    """Whether a path needs no question: the repository itself, a result of its build, or a path of a test run."""
     path = text.removeprefix("file:").partition("#")[0].partition("[")[0]
     if file.format in _TRYING and ("/" in text or text.startswith((".", "$"))):
         return True
-    places = {posixpath.normpath(path), posixpath.normpath(posixpath.join(file.folder, path))}
-    return "." in places or path.startswith(("dist/", "./dist/"))
+    paths = {posixpath.normpath(path), posixpath.normpath(posixpath.join(file.folder, path))}
+    return "." in paths or path.startswith(("dist/", "./dist/"))
 
 
 def _source(file: SourceFile, place: str, commit: str, line: int, scope: Scope | None) -> Statement:
@@ -132,7 +134,7 @@ def _source(file: SourceFile, place: str, commit: str, line: int, scope: Scope |
 
 
 def valid_requirement(text: str) -> Requirement | None:
-    """The requirement of PEP 508, None for a text that is none."""
+    """The PEP 508 requirement; None if the text is not valid."""
     try:
         return Requirement(text)
     except InvalidRequirement:

@@ -36,7 +36,7 @@ class TorchBuild:
         return self.choice.value
 
     def local_of(self, name: str, version: str) -> str:
-        """The suffix of a package that loads only with the build of torch that it was made for."""
+        """The version suffix of a package that loads only with the build of torch that it was compiled for."""
         # torchaudio has builds by CUDA from 0.10 on, and compares its CUDA with torch's when it is imported.
         built = name == "torchvision" or (name == "torchaudio" and key_or_zero(version) >= key("0.10"))
         return f"+{self.version.partition('+')[2]}" if self.index and built and "+" not in version else ""
@@ -80,9 +80,9 @@ def torch_build(decision: Decision, versions: Versions, facts: Facts) -> TorchBu
 
 
 def without_index(build: TorchBuild, why: str, decision: Decision, facts: Facts) -> tuple[TorchBuild, Question]:
-    """PyPI's build of the release if the index of `build` cannot be reached, and a question that says so.
+    """PyPI's build of the release if the index of `build` cannot be reached, and a question about it.
 
-    The build stays if the recipe compiles code for its CUDA, whose major version PyPI's build does not have.
+    The build stays if the recipe compiles code for its CUDA: PyPI's build is for another major version.
     """
     public, _, local = build.version.partition("+")
     default = facts.torch.releases[public].default
@@ -109,16 +109,16 @@ def _stated(version: str, decision: Decision, facts: Facts) -> TorchBuild:
     if release is None:
         return TorchBuild(Choice(version, lost=_lost(stated, "", f"the builds of torch {version} are not known")))
     builds = sorted({*release.builds, *filter(None, [release.default])}, key=_minor_key)
-    for one in stated:
-        if fits := [build for build in builds if meets(build, one.value)]:
+    for cuda in stated:
+        if fits := [build for build in builds if meets(build, cuda.value)]:
             chosen = release.default if release.default in fits else fits[0]
             why = f"built for CUDA {chosen}, as stated"
             break
     else:
         chosen = _nearest(builds, stated[0].value.lstrip("<>=!~").removesuffix(".*")) or release.default
-        one, why = Choice(""), f"built for CUDA {chosen}"
+        cuda, why = Choice(""), f"built for CUDA {chosen}"
     lost = _lost(stated, chosen, f"torch {version} has builds for {', '.join(builds)}; this one is for {chosen}")
-    choice = Choice(version, one.origins, why, lost)
+    choice = Choice(version, cuda.origins, why, lost)
     return TorchBuild(choice) if chosen == release.default else _build_for(choice, chosen)
 
 
@@ -136,7 +136,7 @@ def _minor_key(cuda: str) -> Key:
 
 
 def _nearest(builds: Sequence[str], cuda: str) -> str:
-    """The newest build of the same major version that is not newer, otherwise the oldest of it."""
+    """The newest build of the same major version up to `cuda`, otherwise its oldest build."""
     same = sorted((build for build in builds if series(build, 1) == series(cuda, 1)), key=_minor_key)
     older = [build for build in same if _minor_key(build) <= _minor_key(cuda)]
     return older[-1] if older else next(iter(same), "")
@@ -152,7 +152,7 @@ def meets(version: str, specifier: str) -> bool:
 
 
 def torch_block(version: str, facts: Facts) -> str | dict[str, dict[str, str]] | None:
-    """The entry of `blocks` for this torch; None if the CUDA of its wheel is not known, which the block asserts."""
+    """The entry of `blocks` for this torch; None if the CUDA of its wheel is unknown: the block asserts it."""
     if "+" in version:
         return "torch"
     release = facts.torch.releases.get(version)
@@ -160,12 +160,12 @@ def torch_block(version: str, facts: Facts) -> str | dict[str, dict[str, str]] |
 
 
 def kernels_of(statements: Sequence[Statement]) -> list[Statement]:
-    """The statements that code is compiled for CUDA."""
+    """The statements about code that is compiled for CUDA."""
     return [s for s in statements if s.subject == "extension" and s.value in ("torch-cuda", "cuda")]
 
 
 def minima(statements: Sequence[Statement]) -> list[Statement]:
-    """The minima that CMake files require; of CMake only without a wheel of it, and only of the root's file."""
+    """The minimum versions that CMake files require; CMake's own only in the root's file and without a cmake wheel."""
     required = [s for s in statements if s.format == "cmake" and s.scope == "run" and s.value.startswith(">=")]
     kernels = kernels_of(statements)
     wheel = any(s.subject == "package" and _is_cmake(s.value) for s in statements)
@@ -188,7 +188,7 @@ def unmet(base: PythonBase, required: Sequence[Statement], facts: Facts) -> list
 
 
 def unmet_questions(base: PythonBase, required: Sequence[Statement], facts: Facts) -> list[Question]:
-    """One for each minimum that the chosen distribution does not meet: the build stops there."""
+    """A question for each minimum that the chosen distribution does not meet: the build would fail."""
     remedies = {"CUDA": "set `base` to an image of nvidia/cuda", "CMake": "add a newer cmake to `wheels`"}
     return [
         Question(f"{lost.value} is required, and {lost.why}: {remedies[lost.value.split()[0]]}", lost.origin)
@@ -203,7 +203,7 @@ def _is_cmake(text: str) -> bool:
 
 # Files that state what an image needs. What CI or a README installs is often for other systems.
 TRUSTED = ("dockerfile", "repo2docker", "devcontainer", "environment")
-# Names that hold a version of another release, or that blocks install.
+# Names with a version of another release, or packages that blocks install.
 _VERSIONED = ("python", "libpython", "cuda", "libcuda", "libcudnn", "nvidia", "gcc-", "g++-", "clang-", "llvm-",
               "linux-headers", "libnccl", "tensorrt", "pypy")  # fmt: skip
 ENV_OF_IMAGES = {
@@ -220,7 +220,7 @@ def apt_of(
 ) -> tuple[Choice, ...]:
     """Packages that an image needs: those that Dockerfiles name, and those that wheels and libraries load.
 
-    Headers that sources include count if the repository, whose files are `paths`, has none of that name.
+    An included header counts if no file of the repository (`paths`) has its name.
     """
     names_of_files = {path.rpartition("/")[2] for path in paths}
     packages: dict[str, Choice] = {}
@@ -252,7 +252,7 @@ def packages_of(library: str, distributions: Distributions) -> tuple[str, ...]:
 
 
 def env_of(statements: Sequence[Statement]) -> tuple[Choice, ...]:
-    """The environment that a Dockerfile sets, without what belongs to its own base."""
+    """The environment that a Dockerfile sets, without variables of its own base."""
     chosen = {}
     for statement in statements:
         name, _, value = statement.value.partition("=")

@@ -1,4 +1,4 @@
-"""The files of a repository, a folder or a commit in the store, and the moment whose versions count.
+"""The files of a repository (a folder, or a commit in the store), and the date for which versions are resolved.
 
 Nothing is checked out and no link is followed.
 """
@@ -28,7 +28,7 @@ from reprokit.untrusted.limits import Limit
 
 
 class Moment(NamedTuple):
-    """`time` is ISO 8601 in UTC for an index; empty for now."""
+    """The date of versions; `time` is ISO 8601 in UTC for an index, empty for now."""
 
     day: date
     time: str
@@ -37,7 +37,7 @@ class Moment(NamedTuple):
 def moment_of(text: str, commit: datetime | None, where: str) -> Moment:
     """The moment of `--as-of`; without it, the commit's date if it is known.
 
-    Raises UsageError for a text that is no date, and for `commit` if its date is not known.
+    Raises UsageError for an invalid date, and for `commit` if its date is unknown.
     """
     if text == "now" or not (text or commit):
         return Moment(datetime.now(timezone.utc).date(), "")
@@ -54,7 +54,7 @@ def moment_of(text: str, commit: datetime | None, where: str) -> Moment:
 
 # The Linux kernel has 90 000 files.
 ENTRIES = Limit("SOURCE_ENTRIES", 200_000)
-# Environments and caches beside the code, which are not the repository's.
+# Environments and caches, which are not part of the repository.
 _SKIPPED = {".git", ".hg", ".svn", ".tox", ".nox", ".venv", "venv", ".eggs", "node_modules", "__pycache__"}
 _GIT_URL: TypeAdapter[str] = TypeAdapter(GitUrl)
 _GIT_TIMEOUT_S = 8.0
@@ -64,7 +64,7 @@ _CONFIG_BYTES = 1 << 20
 
 @dataclass
 class Contents:
-    """The paths of a repository with their sizes in bytes; `passed_over` says why an entry is not among them."""
+    """The paths of a repository with their sizes in bytes; `passed_over` gives the reason for each excluded entry."""
 
     sizes: dict[str, int] = field(default_factory=dict)
     passed_over: dict[str, str] = field(default_factory=dict)
@@ -72,9 +72,9 @@ class Contents:
 
 
 class Tree(Protocol):
-    """`address` is https:// or empty, `commit` 40 digits or empty, `date` that of the commit.
+    """A repository. `address` is https:// or empty, `commit` 40 digits or empty, `date` that of the commit.
 
-    `release` is the version that a tag names; empty if the commit was not chosen by one.
+    `release` is the version in the name of the requested tag; empty without a tag.
     """
 
     address: str
@@ -131,18 +131,18 @@ class FolderTree:
         return head if len(head) == 40 and set(head) <= set("0123456789abcdef") else ""
 
     def _address(self) -> str:
-        with TemporaryFile() as config, TemporaryFile() as found:
+        with TemporaryFile() as config, TemporaryFile() as output:
             config.write(self._git_file("config", _CONFIG_BYTES).encode())
             config.seek(0)
             # A file on standard input includes no other files.
-            run_git(Path("/dev/null"), "config", "--file=-", "remote.origin.url", source=config, target=found)
-            found.seek(0)
-            address = found.read(_HEAD_BYTES).decode("utf-8", "replace").strip()
+            run_git(Path("/dev/null"), "config", "--file=-", "remote.origin.url", source=config, target=output)
+            output.seek(0)
+            address = output.read(_HEAD_BYTES).decode("utf-8", "replace").strip()
         owner = address.removeprefix("ssh://").removeprefix("git@")
         if owner != address:
             address = f"https://{owner.replace(':', '/', 1)}"
         try:
-            # CI services and helpers write a password into it.
+            # CI services and credential helpers write a password into the address.
             return _GIT_URL.validate_python(redact(address)) if address.startswith("https://") else ""
         except ValidationError:
             return ""
@@ -152,9 +152,9 @@ class FolderTree:
         if not self.commit:
             return None
         with TemporaryDirectory(prefix="reprokit-git-") as scratch:
-            here = Path(scratch)
-            borrowing_repository(here, self.root.absolute() / ".git/objects")
-            return commit_date(here, self.commit)
+            repository = Path(scratch)
+            borrowing_repository(repository, self.root.absolute() / ".git/objects")
+            return commit_date(repository, self.commit)
 
 
 class CommitTree:
@@ -180,10 +180,10 @@ class CommitTree:
 
     def read(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
         chosen = list(paths)
-        with TemporaryFile() as asked, TemporaryFile() as answers:
-            asked.write("".join(f"{self._blobs[path]}\n" for path in chosen).encode())
-            asked.seek(0)
-            run_git(self.folder, "cat-file", "--batch", source=asked, target=answers)
+        with TemporaryFile() as request, TemporaryFile() as answers:
+            request.write("".join(f"{self._blobs[path]}\n" for path in chosen).encode())
+            request.seek(0)
+            run_git(self.folder, "cat-file", "--batch", source=request, target=answers)
             answers.seek(0)
             for path in chosen:
                 header = answers.readline().split()
@@ -219,9 +219,9 @@ def opened(source: str, commit: str, mirrors: Mirrors) -> Tree:
     except ValueError:
         shown = redact(source)
         raise UsageError(f"{shown!r} is not an https:// address of a git repository", "--from") from None
-    found = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
-    ensure([found], mirrors)
-    return CommitTree(folder_of(found, mirrors.store), address, found.commit, _release(commit))
+    pinned = Commit(address, commit if _is_full(commit) else _resolved(address, commit or "HEAD", mirrors))
+    ensure([pinned], mirrors)
+    return CommitTree(folder_of(pinned, mirrors.store), address, pinned.commit, _release(commit))
 
 
 def _release(tag: str) -> str:

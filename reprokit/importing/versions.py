@@ -39,14 +39,14 @@ ANY_TIME = "9999-01-01T00:00:00Z"
 
 
 class SetupPy(NamedTuple):
-    """What the setup.py of an sdist says of its build."""
+    """The build requirements that the setup.py of an sdist states."""
 
-    requires: tuple[str, ...]  # what it asks setuptools to fetch while it runs, which no image can
-    libraries: list[str]  # the headers, programs and libraries that it looks for before it compiles
+    requires: tuple[str, ...]  # setuptools would download these while it runs, which no image can
+    libraries: list[str]  # headers, programs and libraries that it checks for before it compiles
 
 
 def setup_py(text: str, reader: ReaderProcess) -> SetupPy:
-    """What a stranger's setup.py says; nothing if it cannot be read within the limits of a repository's file."""
+    """Read a stranger's setup.py; empty if it cannot be read within the limits of a repository's file."""
     if not text:
         return SetupPy((), [])
     stated = reader.statements(SourceFile("setup.py", text, "setup.py"))
@@ -55,7 +55,7 @@ def setup_py(text: str, reader: ReaderProcess) -> SetupPy:
 
 
 def holds(text: str, decision: Decision) -> bool:
-    """Whether a requirement is one, and is for this Python."""
+    """Whether a text is a valid requirement for this Python."""
     requirement = valid_requirement(text)
     return requirement is not None and is_for(requirement, marker_environment(decision.base))
 
@@ -73,8 +73,8 @@ def add_optional(
 ) -> list[str]:
     """Add `projects` to `pins`, and return those that do not fit.
 
-    Those of `pins` never change for them. `ask` resolves some beside pins, or raises SourceError. Where a group does
-    not fit, its halves are tried.
+    Existing pins never change. `ask` resolves projects beside pins, or raises SourceError. If a group does not fit, its
+    halves are tried.
     """
     if not projects:
         return []
@@ -89,11 +89,11 @@ def add_optional(
 
 
 def present(project: str, pins: Mapping[str, str]) -> bool:
-    """Whether pins have the project, or another one with the same module."""
-    known = bundled_distributions()
+    """Whether pins have the project, or another project with the same module."""
+    distributions = bundled_distributions()
     same = {project}
-    for module, others in known.alternatives.items():
-        every = {known.of_module(module) or module, *others}
+    for module, others in distributions.alternatives.items():
+        every = {distributions.of_module(module) or module, *others}
         same |= every if project in every else set()
     return not same.isdisjoint(pins)
 
@@ -119,7 +119,7 @@ _SDISTS = 4
 
 
 def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, time: str) -> Versions:
-    """Resolve a decision. Files count that were uploaded by `time` (ISO 8601; empty for all).
+    """Resolve a decision with files uploaded by `time` (ISO 8601; empty for all).
 
     Raises SourceError if no set of versions fits, or the index does not answer.
     """
@@ -129,12 +129,12 @@ def versions_of(decision: Decision, platform: Platform, mirrors: Mirrors, time: 
 
 def named(error: uv.Unsatisfied) -> list[str]:
     """The projects that an error names."""
-    found = [valid_requirement(text) for text in (*error.projects, error.where)]
-    return list(dict.fromkeys(str(canonicalize_name(one.name)) for one in found if one))
+    requirements = [valid_requirement(text) for text in (*error.projects, error.where)]
+    return list(dict.fromkeys(str(canonicalize_name(requirement.name)) for requirement in requirements if requirement))
 
 
 class DayResolution:
-    """The requirements of a decision as far as they are resolved. Sdists are read, and only taken if needed."""
+    """The state of resolving a decision's requirements. Sdists are used only if needed; only their text is read."""
 
     def __init__(
         self, decision: Decision, platform: Platform, mirrors: Mirrors, time: str, reader: ReaderProcess
@@ -150,18 +150,18 @@ class DayResolution:
         self.sdists: dict[str, Sdist] = {}
         self.libraries: dict[str, list[str]] = {}  # that sdists look for
         self.later: dict[str, str] = {}
-        # By project: what replaces a version that was found earlier also replaces the question about it.
+        # By project: a new version also replaces the question about the earlier one.
         self.questions: dict[str, Question] = {}
         self.excluded: list[str] = []
         self.mentioned: dict[str, SpecifierSet] = {}
         self.tried: set[tuple[str, str]] = set()
 
-    def requested(self, known: Collection[str] = ()) -> list[str]:
-        """The requirements beside those that are known; those that an sdist meets, at its version."""
+    def requested(self, resolved: Collection[str] = ()) -> list[str]:
+        """The requirements except `resolved` ones; an sdist's version replaces its project's requirement."""
         return [
             self.sdists[key].package if key in self.sdists else str(bare(requirement))
             for key, requirement in self.requirements.items()
-            if key not in known
+            if key not in resolved
         ]
 
     def ask(self, requested: Sequence[str]) -> dict[str, str]:
@@ -173,8 +173,8 @@ class DayResolution:
             request = WheelRequest(
                 requested, self.platform, sdists, self.indexes, as_of, constraints=limits, sdists_if_needed=True
             )
-            found = resolve_versions(request, self.mirrors, self.preferred)
-            return {canonicalize_name(p.name): p.version for p in found}
+            wheels = resolve_versions(request, self.mirrors, self.preferred)
+            return {canonicalize_name(p.name): p.version for p in wheels}
 
         return within_facts(resolve, self._stack, requested)
 
@@ -185,7 +185,7 @@ class DayResolution:
         return Stack({**pins, "distro": base.distro, "python": base.python}, resolved=resolved_wheels(wheels, ""))
 
     def unfit(self, pins: Mapping[str, str]) -> list[str]:
-        """Those whose wheels exclude this Python by an upper bound, which uv ignores and pip does not."""
+        """Exclusions of pins whose wheels have an upper bound below this Python, which uv ignores and pip does not."""
 
         def excluded(pin: tuple[str, str]) -> bool:
             files = [f for f in self.listing.files(pin[0]) if f.is_wheel and f.version == Version(pin[1])]
@@ -197,7 +197,7 @@ class DayResolution:
         return [f"{name}!={version}" for (name, version), bad in zip(pure, unfit, strict=True) if bad]
 
     def check_times(self, projects: Iterable[str]) -> None:
-        """Raises SourceError if the index has files of a project and says of none when it was uploaded."""
+        """Raises SourceError if the index has files of a project without upload times."""
         for project in projects if self.time else ():
             files = self.listing.files(project)
             if not files or any(file.uploaded for file in (*files, *self.listing.files("pip"))):
@@ -209,13 +209,13 @@ class DayResolution:
             )
 
     def fitting(self, project: str) -> list[tuple[Version, ListedFile]]:
-        """The wheels that the platform can use and that the requirement takes, oldest upload first."""
+        """The wheels that fit the platform and the requirement, oldest upload first."""
         specifier = self.specifier(project)
-        found = [
+        wheels = [
             (v, f) for f in self.listing.files(project) if f.is_wheel and (v := f.version) and f.fits(self.platform)
         ]
         return sorted(
-            ((v, f) for v, f in found if specifier.contains(v, prereleases=names_prerelease(specifier))),
+            ((v, f) for v, f in wheels if specifier.contains(v, prereleases=names_prerelease(specifier))),
             key=lambda pair: pair[1].uploaded,
         )
 
@@ -224,11 +224,11 @@ class DayResolution:
 
     def use_sdist(self, project: str, within: SpecifierSet | None = None) -> bool:
         """Take the newest sdist if no release that fits has a wheel. `within` limits the releases further."""
-        # Of a project that others require, the error names the version.
+        # If other projects require this one, the error names the version.
         specifier = self.specifier(project) or self.mentioned.get(project, SpecifierSet())
         specifier &= within or SpecifierSet()
         files = self.listing.files(project)
-        # As a last resort also of a release whose wheels are for other Pythons: an older one without any is no better.
+        # With `within`, also use releases whose wheels are for other Pythons: an older one without wheels is no better.
         with_wheels = {file.version for file in files if file.is_wheel and (within is None or file.fits(self.platform))}
         chosen = [
             (version, file)
@@ -239,7 +239,7 @@ class DayResolution:
         ]  # fmt: skip
         if not chosen:
             return False
-        # Where the newest release of the day has wheels, for other Pythons, the next one mostly has one for this.
+        # If the newest release of the day has wheels for other Pythons, the next mostly has a wheel for this Python.
         newest = max(version for version, _ in chosen)
         early = (f.version for f in files if f.is_wheel and f.version and not (self.time and f.uploaded > self.time))
         better = any(v > newest and specifier.contains(v) for v in early)
@@ -265,7 +265,7 @@ class DayResolution:
         return True
 
     def use_pure(self, project: str) -> bool:
-        """Take the newest sdist if no compiler is needed for it; otherwise nothing changes."""
+        """Use the newest sdist if it needs no compiler; otherwise nothing changes."""
         before = dict(self.sdists), dict(self.requirements)
         if project not in self.sdists and self.use_sdist(project):
             version = self.sdists[project].package.partition("==")[2]
@@ -298,7 +298,7 @@ class DayResolution:
                     yield Choice(name, (), f"the sdist of {project} looks for {library}")
 
     def _resolved(self) -> dict[str, str]:
-        """The versions of what the repository requires. Raises SourceError if none are found."""
+        """The versions of the repository's requirements. Raises SourceError if none fit together."""
         for _ in range(_ATTEMPTS):
             try:
                 pins = self.ask(self.requested())
@@ -323,7 +323,7 @@ class DayResolution:
         raise SourceError("no versions that fit together were found", self.decision.name)
 
     def _continue_without(self, indexes: Sequence[str]) -> None:
-        """Take the same releases from the other indexes, which have no builds such as `+cu118`."""
+        """Use the same releases from the other indexes, which lack builds such as `+cu118`."""
         self.indexes = tuple(index for index in self.indexes if index not in indexes)
         builds = []
         for requirements in (self.requirements, self.optional):
@@ -348,9 +348,9 @@ class DayResolution:
         return bool(ahead(pins))
 
     def _with_newest(self, pins: dict[str, str]) -> dict[str, str]:
-        """The versions with the newest releases of the day if these need no more than pure sdists beside wheels.
+        """The versions with the newest releases of the day if these need only wheels and pure sdists.
 
-        uv goes back to an older release instead, of which there may be one from before all its requirements.
+        uv would go back to an older release instead, perhaps to one that states no requirements yet.
         """
         for key in [key for key in self.requirements if key in pins and key not in {*self.sdists, *self.preferred}]:
             newest = max((v for v in self._early(key) if not v.is_prerelease), default=Version("0"))
@@ -362,17 +362,17 @@ class DayResolution:
         return [version for version, file in self.fitting(key) if not (self.time and file.uploaded > self.time)]
 
     def _at_least(self, key: str, version: Version) -> dict[str, str]:
-        """The versions if a project has at least this release. Empty if that takes more than building pure sdists."""
+        """The versions with at least this release of a project. Empty if they need more than wheels and pure sdists."""
         before = dict(self.sdists), dict(self.requirements), dict(self.questions)
         self.requirements[key] = Requirement(f"{with_extras(self.requirements[key])}>={version}")
         for _ in range(_SDISTS):
             try:
                 pins = self.ask(self.requested())
             except uv.Unsatisfied as error:
-                if not any([self.use_pure(one) for one in named(error) if one != key and not self._early(one)]):
+                if not any([self.use_pure(name) for name in named(error) if name != key and not self._early(name)]):
                     break
             else:
-                # Without another sdist it is a trade: some other requirement would go back.
+                # Without another sdist, some other requirement would go back.
                 if self.unfit(pins) or self.sdists == before[0]:
                     break
                 return pins
@@ -380,19 +380,19 @@ class DayResolution:
         return {}
 
     def _with_optional(self, pins: dict[str, str]) -> list[str]:
-        """Add what only an optional part needs to `pins`; what does not fit is returned, and is a question."""
+        """Add the optional projects to `pins`; return those that do not fit, each with a question."""
 
         def ask(fixed: Mapping[str, str], keys: Sequence[str]) -> dict[str, str]:
             exact = [f"{name}=={version}" for name, version in fixed.items()]
             for _ in range(_SDISTS):
                 try:
-                    found = self.ask([*exact, *self.requested(fixed), *(str(bare(self.optional[key])) for key in keys)])
+                    added = self.ask([*exact, *self.requested(fixed), *(str(bare(self.optional[key])) for key in keys)])
                 except uv.Unsatisfied as error:
                     if len(keys) > 1 or not any(map(self.use_pure, named(error))):
                         raise
                 else:
-                    if not self.unfit(found):
-                        return found
+                    if not self.unfit(added):
+                        return added
             raise uv.Unsatisfied("no wheel fits")
 
         left_out = add_optional(pins, [key for key in self.optional if not present(key, pins)], ask)
@@ -403,10 +403,10 @@ class DayResolution:
 
     def _repair(self, error: uv.Unsatisfied) -> bool:
         """Change one thing that the error names. False if nothing is left to change."""
-        found = [valid_requirement(text) for text in (*error.projects, error.where)]
+        requirements = [valid_requirement(text) for text in (*error.projects, error.where)]
         projects = named(error)
         notify(f"{error.message[:150]}; trying to change that")
-        where = found[-1]
+        where = requirements[-1]
         self.mentioned = {}
         if where and "==" in error.where:
             self.mentioned = {canonicalize_name(where.name): where.specifier}
@@ -420,16 +420,16 @@ class DayResolution:
                     break
         if repaired:
             return True
-        # Newer wheels conflict with the other packages, so build an older sdist: first of what others require, whose
-        # version nobody here can choose.
-        unusable = [one for text in error.unusable if (one := valid_requirement(text))]
-        named_ones = [*unusable, *filter(None, found)]
-        for one in sorted(named_ones, key=lambda one: canonicalize_name(one.name) in self.requirements):
-            older = (canonicalize_name(one.name), "older")
-            if one.specifier and older not in self.tried and self.use_sdist(older[0], one.specifier):
+        # Newer wheels conflict with the other packages, so build an older sdist: first of indirect requirements, for
+        # which the recipe states no version.
+        unusable = [requirement for text in error.unusable if (requirement := valid_requirement(text))]
+        candidates = [*unusable, *filter(None, requirements)]
+        for requirement in sorted(candidates, key=lambda c: canonicalize_name(c.name) in self.requirements):
+            older = (canonicalize_name(requirement.name), "older")
+            if requirement.specifier and older not in self.tried and self.use_sdist(older[0], requirement.specifier):
                 self.tried.add(older)
                 return True
-        # They contradict each other: give up the least of the authors' exact versions.
+        # The requirements contradict each other: drop one of the authors' exact versions, the least important first.
         loose = [key for key in projects if key in self.requirements and self.requirements[key].specifier]
         loose.sort(key=lambda key: self.is_metadata(key))
         for key in loose:
@@ -441,7 +441,7 @@ class DayResolution:
         return False
 
     def _missing(self, project: str) -> bool:
-        """Leave out what the index does not have at all, such as a name with a typing error."""
+        """Drop a project that the index does not have, such as a misspelt name."""
         if project not in self.requirements or self.listing.files(project) or not self.mirrors.pip.index:
             return False
         self.question(project, f"the index has no {project}, which is left out; is the name right?")
@@ -452,7 +452,7 @@ class DayResolution:
         """Take the first wheel after the day if the day has none for this Python."""
         fitting = self.fitting(project)
         if self.time and fitting and project not in self.later and not any(f.uploaded for _, f in fitting):
-            self.later[project] = "false"  # uv: whatever its time
+            self.later[project] = "false"  # uv: no limit on its upload time
             self.question(project, f"the index does not say since when it has {project}; its newest is taken")
             return True
         if not self.time or not fitting or project in self.later or any(f.uploaded <= self.time for _, f in fitting):
@@ -468,10 +468,10 @@ class DayResolution:
         specifier = self.specifier(project)
         if project not in self.requirements or not (stated := exact(specifier)) or self.fitting(project):
             return False
-        found = sorted(
+        usable = sorted(
             {v for f in self.listing.files(project) if f.is_wheel and (v := f.version) and f.fits(self.platform)}
         )
-        stable = [version for version in found if not version.is_prerelease] or found
+        stable = [version for version in usable if not version.is_prerelease] or usable
         if not stable:
             return False
         nearest = next((version for version in stable if version > stated), stable[-1])

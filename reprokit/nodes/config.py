@@ -1,4 +1,4 @@
-"""The nodes in the user's configuration, reprokit's and ssh's, and which words of a command name them."""
+"""The nodes in the user's configuration of reprokit and ssh, and in the words of a command."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _hosts(file: Path, folder: Path, depth: int) -> Iterator[str]:
             yield from (word for word in words[1:] if not set(word) & set("*?!"))
         elif keyword == "include" and depth:
             for pattern in words[1:]:
-                # Relative to ~/.ssh, as ssh_config(5) has it.
+                # Patterns are relative to ~/.ssh (ssh_config(5)).
                 with contextlib.suppress(RuntimeError):  # the home of an unknown user
                     pattern = str(Path(pattern).expanduser())
                 for path in sorted(glob.glob(str(folder / pattern))):  # noqa: PTH207

@@ -31,9 +31,9 @@ _NAME = re.compile(
     rf"(?P<repository>(?P<host>\[[0-9a-fA-F:]+\](?::\d+)?|[A-Za-z0-9.-]+(?::\d+)?)/(?:{_PART}/)*(?P<recipe>{_PART}))"
     r"(?::(?P<variant>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?:@(?P<digest>sha256:[0-9a-f]{64}))?"
 )
-_THERE = ("Layer already exists", "Already exists")
+_PRESENT = ("Layer already exists", "Already exists")
 # A containerd store has no event after the download.
-_MOVED = ("Pushed", "Pull complete", "Download complete")
+_TRANSFERRED = ("Pushed", "Pull complete", "Download complete")
 _PUSHED = re.compile(r"digest: (sha256:[0-9a-f]{64})")
 
 
@@ -65,7 +65,7 @@ def parse_reference(text: str) -> ImageReference:
 
 
 def of_recipe(text: str) -> tuple[ImageReference, Target | None]:
-    """The reference with its variant, and the recipe if it is known here. Raises UsageError.
+    """The reference with its variant, and the recipe if it exists locally. Raises UsageError.
 
     The default variant is the recipe's. The labels of an image by digest name its variant.
     """
@@ -84,13 +84,13 @@ def of_recipe(text: str) -> tuple[ImageReference, Target | None]:
 
 
 class TransferProgress:
-    """Adds up the events; `progress(done, total)` gets the bytes of the layers that have started."""
+    """Sums the engine's events; `progress(done, total)` gets the bytes of the layers that have started."""
 
     def __init__(self, progress: ByteProgress) -> None:
         self._progress = progress
         self._layers: dict[str, tuple[int, int]] = {}
         self.present: set[str] = set()
-        self.moved: set[str] = set()
+        self.transferred: set[str] = set()
         self.digest = ""
 
     def update(self, event: Mapping[str, Any]) -> None:
@@ -98,10 +98,10 @@ class TransferProgress:
         layer, status = str(event.get("id", "")), str(event.get("status", ""))
         if match := _PUSHED.search(status):
             self.digest = match[1]
-        if status.startswith(_THERE):
+        if status.startswith(_PRESENT):
             self.present.add(layer)
-        elif status in _MOVED:
-            self.moved.add(layer)
+        elif status in _TRANSFERRED:
+            self.transferred.add(layer)
         detail = event.get("progressDetail") or {}
         if status in ("Downloading", "Pushing") and detail.get("current"):
             # The engine only estimates the size of a layer that it compresses while sending.
@@ -110,8 +110,8 @@ class TransferProgress:
             self._progress(sum(d for d, _ in self._layers.values()), sum(t for _, t in self._layers.values()))
 
     def described(self, verb: str) -> str:
-        """`2 layers pushed, 5 already there`."""
-        return f"{counted(len(self.moved), 'layer')} {verb}, {len(self.present)} already present"
+        """Text such as `2 layers pushed, 5 already present`."""
+        return f"{counted(len(self.transferred), 'layer')} {verb}, {len(self.present)} already present"
 
 
 # Error texts of the engine and of registries (moby, distribution), and the remedy.
@@ -129,7 +129,7 @@ _HINTS = (
 
 @dataclass(frozen=True)
 class Transferred:
-    """The engine's `name` of the image, the registry's `digest`, and in words what was transferred, "" for nothing."""
+    """The image's `name` in the engine and `digest` in the registry, and a summary of the transfer, "" for none."""
 
     name: str
     digest: str
@@ -139,7 +139,7 @@ class Transferred:
 def push(engine: Engine, reference: ImageReference, target: Target | None) -> Transferred:
     """Push the image of a recipe; layers that the registry has are not sent again.
 
-    `target` is the recipe if it is known here. Raises UsageError if the image has not been built, SourceError.
+    `target` is the recipe if it exists locally. Raises UsageError if the image has not been built, SourceError.
     """
     label = f"{reference.recipe}:{reference.variant}"
     image = engine.image(f"reprokit/{label}")
@@ -205,7 +205,7 @@ def pull(engine: Engine, reference: ImageReference, target: Target | None, repla
 
 
 def _require_blobs(engine: Engine, image: ImageInfo, name: str) -> None:
-    """Raises WorkFailed if a containerd store lacks blobs of the image, so that it can be neither exported nor pushed.
+    """Raises WorkFailed if a containerd store lacks blobs of the image, which then cannot be exported or pushed.
 
     Such a store does not pull the blob of a layer that it has unpacked from another blob (containerd `core/unpack`).
     """
@@ -219,7 +219,7 @@ def _require_blobs(engine: Engine, image: ImageInfo, name: str) -> None:
 def _requested_name(reference: ImageReference, target: Target | None, labels: Mapping[str, str]) -> str:
     """reprokit's name of the image. Raises WorkFailed if its labels differ from the request.
 
-    A tag in a registry can point to any image. A digest cannot, so it is accepted even if the lock here has changed.
+    A tag in a registry can point to any image. A digest cannot, so it is accepted even if the local lock has changed.
     """
     named = ImageLabels.read(labels)
     recipe, variant = named.recipe, named.variant
@@ -255,8 +255,8 @@ def _named(engine: Engine, image: str, reference: ImageReference) -> Iterator[No
 
 def _one_at_a_time(engine: Engine, work: str) -> AbstractContextManager[None]:
     """Lock this work for the user and the engine. Nodes that share the folder do not wait for each other."""
-    whose = str(engine.info().get("ID", ""))
-    file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{whose}") + ".lock")
+    engine_id = str(engine.info().get("ID", ""))
+    file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{engine_id}") + ".lock")
     return file_lock(file, f"another process does the same (`{work}`); waiting for it to end")
 
 

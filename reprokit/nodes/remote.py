@@ -1,4 +1,4 @@
-"""A recipe's workspace on a node: copied once from here, then the node's own."""
+"""A node as a machine with an engine, and a recipe's workspace on it, which is copied there once."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from reprokit.nodes.survey import FACTS_SCRIPT, NodeFacts, free_bytes, no_engine
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import Folder, pack
 
-# Unpacked beside its place and renamed, so that a broken copy never becomes a workspace. Leftovers are removed after a
-# day; of two concurrent copies the first one stays.
+# Unpacked beside the final path and renamed, so that a broken copy never becomes a workspace. Leftovers are removed
+# after a day; of two concurrent copies the first one stays.
 _FILL = """
 set -eu
 parent={parent} name={name}
@@ -46,7 +46,7 @@ chmod 755 "$copy"
 mv -T "$copy" "$parent/$name" 2>/dev/null || [ -d "$parent/$name" ]
 """
 # Prints the workspace's real path and makes the recipe's folders in it. Each folder is entered before the next one is
-# made, so that a link that a container plants meanwhile leads nowhere.
+# made, so that a link that a container plants meanwhile has no effect.
 _FOLDERS = """
 set -eu
 cd {root}
@@ -54,14 +54,14 @@ root=$(pwd -P)
 printf 'reprokit:%s\\n' "$root"
 for folder in {folders}; do
   cd "$root"
-  here=$root
+  expected=$root
   IFS=/
   for part in $folder; do
     [ -n "$part" ] && [ "$part" != . ] || continue
     [ -d "./$part" ] || mkdir "./$part" 2>/dev/null || break
-    here=$here/$part
+    expected=$expected/$part
     cd -P "./$part"
-    [ "$(pwd -P)" = "$here" ] || {{ echo "a link is in the way: $folder" >&2; exit 1; }}
+    [ "$(pwd -P)" = "$expected" ] || {{ echo "a link is in the way: $folder" >&2; exit 1; }}
   done
 done
 """
@@ -72,7 +72,7 @@ _FORWARDED = re.compile(rf"unix://(?P<path>/[\w.@+/-]+)|tcp://(?P<host>{_HOST})/
 
 
 def workspace_folder(cache: str, target: Target) -> str:
-    """The folder of the workspace below the node's caches: each checkout of each machine has its own."""
+    """The folder of the workspace below the node's caches, one for each checkout on each machine."""
     own = str(locate(target.workspace, target.path).resolve())
     return f"{cache}/reprokit/workspaces/{target.workspace}-{mark(_machine(), own, str(target.path), digits=12)}"
 
@@ -119,7 +119,7 @@ def _fill(connection: SshConnection, root: str, target: Target) -> None:
 
 
 def _write_tar(stream: IO[bytes], folder: Path) -> None:
-    """The folder's content, and at its end a file that says that it is complete."""
+    """Write the folder's content, and then an empty file as the mark of a complete copy."""
     with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as tar:
         pack(folder, tar, is_build_output)
         tar.addfile(tarfile.TarInfo(".reprokit-whole"))
@@ -228,7 +228,7 @@ def engine_of(node: str) -> Iterator[Engine]:
 
 @contextmanager
 def engine_behind(connection: SshConnection, remote: Remote, address: str) -> Iterator[Engine]:
-    """The engine at an address of the node, as DOCKER_HOST has it there. Raises EngineError, SourceError."""
+    """The engine at an address on the node, such as the node's DOCKER_HOST. Raises EngineError, SourceError."""
     with tempfile.TemporaryDirectory(prefix="rk-", dir="/tmp") as folder:
         socket = Path(folder) / "d"
         _forward(connection, address, socket)

@@ -1,7 +1,7 @@
 """The staging directory in a node's cache, where blobs arrive before the engine loads them.
 
 Each sender has a directory of its own, so that two senders of one image do not collide. Blobs of a broken connection
-are resumed, after a leftover process that may still write to them has been killed. Needs POSIX sh and coreutils.
+are resumed, after leftover writers have been killed. Needs POSIX sh and coreutils.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from reprokit.oci.store import Form
 from reprokit.untrusted.documents import understood
 
 _READY = "reprokit: incoming"
-_MOVED, _DAMAGED = 75, 65
+_CHANGED, _DAMAGED = 75, 65
 _COPY_BLOCK = 1 << 20
 _PREPARE = f"""
 umask 077
 base=${{XDG_CACHE_HOME:-$HOME/.cache}}/reprokit/incoming
 mkdir -p "$base/$sender" && touch "$base/$sender" && cd -P "$base" || exit 1
 touch -d "@$(($(date +%s) - 604800))" .week
-for each in */* */; do
-  if [ "$each" -ot .week ]; then rm -f "$each" 2>/dev/null || rmdir "$each" 2>/dev/null; fi
+for entry in */* */; do
+  if [ "$entry" -ot .week ]; then rm -f "$entry" 2>/dev/null || rmdir "$entry" 2>/dev/null; fi
 done
 cd "$sender" || exit 1
 for file in *.pid; do
@@ -54,11 +54,11 @@ done
 _APPEND = f"""
 cd "$folder" || exit 1
 [ -f "$name.part" ] || : > "$name.part" || exit 1
-[ "$(wc -c < "$name.part")" -eq "$offset" ] || exit {_MOVED}
+[ "$(wc -c < "$name.part")" -eq "$offset" ] || exit {_CHANGED}
 export name
 sh -c 'echo $$ > "$name.pid"; exec cat >> "$name.part"' || exit 1
 rm -f "$name.pid"
-[ "$(wc -c < "$name.part")" -eq "$size" ] || exit {_MOVED}
+[ "$(wc -c < "$name.part")" -eq "$size" ] || exit {_CHANGED}
 if [ "$offset" -gt 0 ] && [ "$(sha256sum < "$name.part")" != "${{name#*.}}  -" ]; then
   rm -f "$name.part"
   exit {_DAMAGED}
@@ -93,8 +93,8 @@ class RemoteStaging:
     def put(self, blob: StoredBlob, progress: Callable[[int], None]) -> None:
         """Send the missing bytes of a blob. `progress` gets the bytes present.
 
-        A new blob needs no check here: ssh protects the transfer, and the engine verifies the layer. Raises Lost if
-        another attempt may succeed, else SourceError.
+        A new blob is not checked: ssh protects the transfer, and the engine verifies the layer. Raises Lost if another
+        attempt may succeed, else SourceError.
         """
         start, size = self.arrived(blob), blob.blob.size
         progress(start)
@@ -120,7 +120,7 @@ class RemoteStaging:
         words, name = last_line(done.stderr), self.connection.node.name
         if done.returncode == _DAMAGED:
             raise Lost("an earlier part of a layer was damaged and has been removed", name)
-        if done.returncode in (LOST, _MOVED):
+        if done.returncode in (LOST, _CHANGED):
             raise self.connection.lost(words)
         if "No space left" in words:
             raise too_small(size - start, self.free, name, "free {amount} there")
@@ -167,12 +167,12 @@ def _with(variables: dict[str, str], script: str) -> str:
 
 
 def load_script(folder: str, images: Sequence[Image], blobs: Mapping[str, StoredBlob], form: Form) -> tuple[str, bytes]:
-    """The script and its input: it has the engine load `images`, prints each one's ID, and removes `blobs`.
+    """A script that loads `images` into the node's engine, prints their IDs and removes `blobs`, and its input.
 
-    The input is the headers of the archive and then the larger part of the script, as an argument has at most 128 KiB.
-    The script puts the layers between the headers, from `blobs` (by diff ID) in `folder`. If a part is missing, the
-    archive ends early; no engine loads such an archive. For containerd stores each image's manifest is kept in the
-    node's cache: no command shows which blobs it names.
+    The input has the headers of the archive, then most of the script, as an argument has at most 128 KiB. The script
+    puts the layers between the headers, from `blobs` (by diff ID) in `folder`. If a part is missing, the archive ends
+    early; no engine loads such an archive. For containerd stores each image's manifest is kept in the node's cache: no
+    command shows its blobs.
     """
     layers = {layer.diff_id: layer.descriptor for image in images for layer in image.layers}
     head, commands, copied = b"", list[str](), 0

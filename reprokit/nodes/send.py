@@ -1,4 +1,4 @@
-"""Images sent to several nodes at once: layers are packed once, the missing ones sent, resumed and loaded there."""
+"""Send images to several nodes at once: pack layers once, send the missing ones, resume, and load them there."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ if TYPE_CHECKING:
 
 _WEEK_S = 7 * 86400
 _BLOCK = 1 << 20
-_GZIP_LEVEL = 1  # a third faster than the next, and 4 % larger
+_GZIP_LEVEL = 1  # a third faster than level 2, and 4 % larger
 _LOOK_EVERY_S = 0.1
-_PAUSES_S = (1, 2, 4, 8, 16)  # before attempts that follow one without progress
+_PAUSES_S = (1, 2, 4, 8, 16)  # before attempts after attempts without progress
 _WITH_ARCHIVE = 1.5  # an archive of compressed layers has about half of their uncompressed size
 HERE = "here"
 
@@ -76,7 +76,7 @@ class Spool(BlobFolder):
         self._remove(float("inf"))
 
     def gzipped(self, diff_id: str) -> StoredBlob:
-        """A present blob compressed with gzip instead; equal layers give equal blobs."""
+        """A packed layer recompressed with gzip; equal layers give equal blobs."""
         with self._gzipping:
             if not (blob := self.find(diff_id, "gz")):
                 self._gzip(diff_id)
@@ -104,7 +104,7 @@ class Spool(BlobFolder):
             raise SourceError(f"layers cannot be packed: {error.strerror}", str(self.folder), hint) from None
 
     def _remove(self, before: float) -> None:
-        """Remove the files that are older; this process then holds the folder alone, until it is used again."""
+        """Remove files older than `before` if no other process uses the folder, and keep the exclusive lock."""
         if try_acquire(self._lock):
             for path in self.folder.iterdir():
                 if path.name != ".lock" and path.is_file() and path.stat().st_mtime < before:
@@ -157,7 +157,7 @@ class Packing:
         try:
             if not self._requested:
                 return
-            without = frozenset(layer for each in self.images for layer in each.layers) - self._needed
+            without = frozenset(layer for image in self.images for layer in image.layers) - self._needed
             with self.spool.reported():
                 self._packed = read_images(self._engine, self.images, self.spool, without, progress)
         finally:
@@ -198,8 +198,8 @@ class Delivery:
 
     `doing` is the current work, `done` and `total` the bytes of layers present and expected on the node, `sent` the
     bytes sent so far. `complete` is false while layers are still packed: `total` then counts only the packed ones. At
-    the end `had` says whether the node had everything, `error` why it lacks the images, and `loaded` are the IDs there
-    of the images that it loaded, by name.
+    the end, `had` is true if the node had everything, `error` is the reason for missing images, and `loaded` are the
+    node's IDs of the loaded images, by name.
     """
 
     def __init__(
@@ -291,7 +291,7 @@ class Delivery:
         self._load(connection, staging, packed, blobs, form)
 
     def _same_files(self, connection: SshConnection, name: str) -> bool:
-        """Whether the image of this name there is what another engine made of the same files and settings."""
+        """Whether the node's image of this name has the same files and settings, perhaps from another engine."""
         if not (digest := self._packing.canonical[name]):
             return False
         answer = connection.run(f"docker image inspect --format '{{{{json .}}}}' {shlex.quote(name)}", limit_s=60)
@@ -299,10 +299,10 @@ class Delivery:
             return answer.returncode == 0 and canonical_digest_of(ImageInfo.of(parsed(answer.stdout))) == digest
 
     def _put(self, staging: RemoteStaging, blobs: Sequence[StoredBlob], following: Sequence[StoredBlob | None]) -> None:
-        """Send the last of `blobs`; `following` are the next ones, None while they are not packed."""
+        """Send the last of `blobs`; `following` are the next blobs, None for those not packed yet."""
         *before, blob = blobs
-        base, last = sum(each.blob.size for each in before), staging.arrived(blob)
-        self.total = base + blob.blob.size + sum(each.blob.size for each in following if each)
+        base, last = sum(other.blob.size for other in before), staging.arrived(blob)
+        self.total = base + blob.blob.size + sum(other.blob.size for other in following if other)
         self.complete = all(following)
 
         def progress(done: int) -> None:
@@ -328,11 +328,11 @@ class Delivery:
             raise EngineError(f"the node's engine could not load the images: {why}", self.node.name, _load_hint(why))
         with understood("the node's answer", self.node.name):
             ids = [parsed(line) for line in answer.stdout.splitlines()[-len(images) :]]
-            each = list(zip(images, ids, strict=True))
-        for image, loaded in each:
+            pairs = list(zip(images, ids, strict=True))
+        for image, loaded in pairs:
             if loaded != form.id_of(image):
                 raise EngineError(f"the node loaded another image as {image.name}", self.node.name)
-        self.loaded = {image.name: loaded for image, loaded in each}
+        self.loaded = {image.name: loaded for image, loaded in pairs}
 
     def _require_space(self, engine: Inventory, form: Form, unpacked: int) -> None:
         """Raises EngineError if the engine's root folder lacks space for the layers and their archive."""
@@ -342,7 +342,7 @@ class Delivery:
 
     @contextmanager
     def _only_one(self) -> Iterator[None]:
-        """Lock the node among the processes of this home; the next one then finds everything present."""
+        """Lock the node for one process of this home; the next process then finds the layers present."""
         key = f"{self.node.user}@{self.node.host}:{self.node.port} {self.node.jump}"
         with (self._folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.lock").open("ab") as lock:
             while not try_acquire(lock):
@@ -359,7 +359,7 @@ class Delivery:
 def _missing(images: Sequence[ImageInfo], engine: Inventory) -> list[str]:
     """The layers that the node lacks, each once, in the order of the images.
 
-    In a graph-driver store a layer counts only on top of those below it, in containerd's only by a known blob.
+    In a graph-driver store a layer counts as present only on the same lower layers, in containerd's only by its blob.
     """
     missing: dict[str, None] = {}
     chains = engine.chains
@@ -370,7 +370,7 @@ def _missing(images: Sequence[ImageInfo], engine: Inventory) -> list[str]:
 
 
 def _with_blobs(image: Image, blobs: Mapping[str, StoredBlob], engine: Inventory) -> Image:
-    """The image with the blobs that the node's store has or gets; without any if layers are unpacked there."""
+    """The image with the blobs that the node's store has or gets; without blobs if the node unpacks layers."""
     available = {**engine.blobs, **{diff_id: stored.blob for diff_id, stored in blobs.items()}}
     available = {} if engine.form is Form.PLAIN else available
     return replace(image, layers=tuple(replace(layer, blob=available.get(layer.diff_id)) for layer in image.layers))
@@ -397,7 +397,7 @@ def send(
 ) -> list[Delivery]:
     """Send the engine's images of these names to all nodes; returns one delivery a node, in order.
 
-    `folder` keeps packed layers until all nodes have them. A node that has another image of a name is skipped with the
+    `folder` keeps packed layers until all nodes have them. A node with another image of a name is skipped with the
     error `NameTaken`, unless `replace`. `changed` and `packing_progress` are called from several threads. Raises
     UsageError if an image is missing, EngineError if the local engine fails.
     """
@@ -431,7 +431,7 @@ def send(
 
 
 def raise_for(deliveries: Sequence[Delivery]) -> None:
-    """Raises the error of a single node, or one that names all failed nodes of several."""
+    """Raises the error of a single node, or for several nodes one error that names the failed ones."""
     failed = {delivery.node.name: delivery.error for delivery in deliveries if delivery.error}
     if not failed:
         return
@@ -444,7 +444,7 @@ def raise_for(deliveries: Sequence[Delivery]) -> None:
 
 
 class NodesDisplay(ProgressDisplay):
-    """`send` calls `nodes` and `packing`, from several threads."""
+    """The progress of `send`, which calls `nodes` and `packing` from several threads."""
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__(stream)

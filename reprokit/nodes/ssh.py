@@ -109,7 +109,7 @@ class SshConnection:
     ) -> tuple[str, str]:
         """The output and errors of a process of `popen`, at most `limits.NODE_ANSWER` of each stream.
 
-        Raises SourceError if there is more, Lost after `limit_s` seconds; the process is killed then.
+        Raises SourceError if there is more, Lost after `limit_s` seconds; both kill the process.
         """
         try:
             out, err = exchanged(process, stdin, limit_s, NODE_ANSWER.most)
@@ -123,7 +123,7 @@ class SshConnection:
             _end(process)
 
     def feed(self, script: str, write: Callable[[IO[bytes]], None]) -> subprocess.CompletedProcess[str]:
-        """Run a script whose input `write` writes, as far as the script reads it. Raises as `answer` does."""
+        """Run a script with input from `write`; the script may stop reading early. Raises as `answer` does."""
         process = self.popen(script)
         assert process.stdin
         try:
@@ -182,7 +182,7 @@ class SshConnection:
                     return
                 if self._closed or time.monotonic() > deadline:
                     raise self.lost(f"no login within {self._patience_s:g} s")
-                if idle and ended:  # and all that it said is read; a jump host's ssh may keep the pipe a little longer
+                if idle and ended:  # all output is read; a jump host's ssh may keep the pipe open a little longer
                     break
                 ended = master.poll() is not None
         except Flood:

@@ -1,4 +1,4 @@
-"""Nodes' facts and images: collected by one POSIX sh script a node, from all nodes at once, in bounded time.
+"""Nodes' facts and images: collected by one POSIX sh script per node, from all nodes at once, in bounded time.
 
 The inventory of the engine's images is the output of one command, which `--inventory FILE` can read, too.
 """
@@ -75,7 +75,7 @@ class NodeFacts:
 
     `cache` is the user's cache folder, `memory` in bytes, `listening` are TCP ports, `running` the IDs of the engine's
     running containers, `mountinfo` the lines that identify a container around the login. `hung`: the driver does not
-    answer. `machine`: alike for all logins on one machine, "" if unknown.
+    answer. `machine` is the same for all logins on one machine, "" if unknown.
     """
 
     caller: Caller
@@ -128,12 +128,12 @@ def parse_facts(output: str) -> NodeFacts:
 
 
 def docker_address(facts: Mapping[str, list[str]]) -> str:
-    """The address of the login's engine, as DOCKER_HOST has it."""
+    """The address of the login's engine, in the form of DOCKER_HOST."""
     return (facts.get("docker") or [""])[0] or _SOCKET
 
 
 def number(text: str) -> int:
-    """A whole number that a node wrote, of at most 18 digits. Raises ValueError."""
+    """Parse a whole number of at most 18 digits from a node. Raises ValueError."""
     if not re.fullmatch(r"[0-9]{1,18}", text):
         raise ValueError(f"{text[:40]!r} is not a whole number")
     return int(text)
@@ -151,7 +151,7 @@ def _ports(lines: Iterable[str]) -> Iterable[int]:
             yield int(match[1], 16)
 
 
-# One JSON document a line. The lists are split by the shell on purpose; an image that goes meanwhile is no error.
+# One JSON document per line. The shell splits the lists on purpose; an image that is removed meanwhile is no error.
 INVENTORY_SCRIPT = f"""
 command -v docker >/dev/null || {{ echo 'no docker command' >&2; exit 3; }}
 engine=$(docker version --format '{{{{json .Server}}}}') || exit 3
@@ -177,7 +177,7 @@ _OrNone = BeforeValidator(lambda value: value or ())
 class NodeImage(BaseModel):
     """An image: ID, names, diff IDs of its layers from the base up, bytes, labels.
 
-    `manifest` is known for a sent image in a containerd store, whose ID is the manifest's digest.
+    `manifest` exists for a sent image in a containerd store; the manifest's digest is the image's ID.
     """
 
     id: str
@@ -189,7 +189,7 @@ class NodeImage(BaseModel):
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """The digests that identify the image: its ID, and that of its config if it is known."""
+        """The digests that identify the image: its ID, and its config's digest if known."""
         return (self.id, self.manifest.config.digest) if self.manifest else (self.id,)
 
 
@@ -217,8 +217,8 @@ class Inventory:
         return {diff_id: blob for layers, blobs in listed for diff_id, blob in zip(layers, blobs, strict=False)}
 
     def has(self, image: ImageInfo) -> bool:
-        """Whether this image has its name there."""
-        return any(image.name in each.tags and image.id in each.ids for each in self.images)
+        """Whether the engine has this image under its name."""
+        return any(image.name in present.tags and image.id in present.ids for present in self.images)
 
     @property
     def chains(self) -> LayerChains:
@@ -267,7 +267,7 @@ def _parsed_inventory(output: str) -> Inventory:
 
 
 def _manifest(line: str) -> tuple[str, ImageManifest] | None:
-    """A kept manifest by its digest; None if it is damaged, as it is only a hint."""
+    """A stored manifest with its digest; None if it is damaged: manifests are optional."""
     try:
         value = parsed(line)
         return value["manifest"], ImageManifest.model_validate(value["content"])
@@ -331,7 +331,7 @@ def ask(connection: SshConnection, limit_s: float) -> NodeAnswer:
 
 @dataclass(frozen=True)
 class RecipeImage:
-    """A recipe's image on a node. `freshness` compares it with the recipe and lock here, "" if there is none.
+    """A recipe's image on a node. `freshness` compares it with the local recipe and lock, "" without a recipe.
 
     It is `unknown` if a file that the recipe names cannot be read.
     """

@@ -41,7 +41,7 @@ class OptionSpec(FrozenModel):
 
 
 class OwnFront(FrozenModel):
-    """What the front comment of an own block can state."""
+    """The fields of an own block's front comment."""
 
     does: _Short = Field(description="one sentence for `reprokit list --blocks`")
     pins: tuple[f.Name, ...] = Field(default=(), description="pins that it needs")
@@ -55,24 +55,23 @@ class OwnFront(FrozenModel):
 
 
 class Bound(FrozenModel):
-    """A requirement of releases `below` this one, which they do not state themselves."""
+    """A requirement of releases before `below` that their metadata lacks."""
 
     below: f.Version
     wheel: str
 
 
 class BlockSpec(OwnFront):
-    """What a block is, needs and installs.
+    """The needs and effects of a block.
 
     `installs` is the field of the variant whose entries it installs, such as `apt`. `wheel` is a wheel that it needs
     from the block wheels, written with `{pin[NAME]}`, `{major[NAME]}` and `{option[NAME]}`, if its options have the
     values of `wheel_when`. If `alone`, the block installs it by itself, with its dependencies and without the variant's
-    other pins: recipes share that layer; `bounds` limit these dependencies. `differs` are paths that are not the same
-    in two builds of a lock, as patterns if `*` also matches `/`, each with its reason; none do in variants without
-    the pin `differs_with`. With `build_args` its commands see the variant's `build_args`. One that `repeats` can be
-    used several times. `made_of` decides the order: packages first, then sources and what is compiled from them, while
-    nothing moves past what depends on anything. `instead_of` are names of tools that users may look for, each with how
-    this block replaces it.
+    other pins: recipes share that layer; `bounds` limit these dependencies. `differs` maps patterns of paths that
+    differ between two builds of a lock to the reasons (`*` also matches `/`); none differ in variants without the pin
+    `differs_with`. With `build_args` its commands see the variant's `build_args`. A block that `repeats` can be used
+    several times. `made_of` decides the order: packages first, then sources and compiled code; no block moves past one
+    of `anything`. `instead_of` are tools that users may look for, each with the way this block replaces it.
     """
 
     name: str
@@ -91,7 +90,7 @@ class BlockSpec(OwnFront):
 
 @dataclass(frozen=True)
 class OwnBlock:
-    """An own block: its file, its front comment, and the bytes that both were read from."""
+    """An own block: its file, its front comment, and its text."""
 
     path: Path
     spec: BlockSpec
@@ -120,7 +119,7 @@ def _names_in(folder: Path) -> tuple[str, ...]:
 
 @cache
 def block_spec(name: str) -> BlockSpec:
-    """The front comment of the bundled block called `name`, which exists."""
+    """The front comment of the bundled block `name`."""
     file = templates() / "blocks" / f"{name}.j2"
     front = _FRONT.match(file.read_text(encoding="utf-8"))
     if front is None:
@@ -129,7 +128,7 @@ def block_spec(name: str) -> BlockSpec:
 
 
 def argument(kind: str, block: str) -> str:
-    """The build argument with the address of a block's set: `REPROKIT_APT_CUDA`, `REPROKIT_FILES` for block `files`."""
+    """The build argument for the address of a block's set: `REPROKIT_APT_CUDA`, `REPROKIT_FILES` for block `files`."""
     own = "" if block == kind else re.sub("[^A-Z0-9]", "_", f"_{block.upper()}")
     return f"REPROKIT_{kind.upper()}{own}"
 

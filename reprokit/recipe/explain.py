@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _SHOULD = "Input should be "
 _TYPES = ("str", "constrained-str", "int", "float", "bool")
 _WORDS = {True: "true or false", False: "true or false", None: "no value"}
-_MOST = 1000  # faults: the text of each takes a kilobyte
+_MOST = 1000  # faults, whose texts take a kilobyte each
 
 
 def explained(
@@ -30,12 +30,11 @@ def explained(
 ) -> UsageError:
     """The error for the user: the first fault with a hint, the others by line.
 
-    `fields_hint` says where the fields of `model` are described; `origins` maps inherited values to where they are
-    written.
+    `fields_hint` names the description of the fields of `model`; `origins` maps inherited values to their source.
     """
     if error.error_count() > _MOST:
         return UsageError(f"{error.error_count()} fields are wrong", document.where, fields_hint)
-    first, *others = (_one(e, document, model, fields_hint, origins or {}) for e in _merged(error, document))
+    first, *others = (_fault(e, document, model, fields_hint, origins or {}) for e in _merged(error, document))
     message, where, hint = first
     more = [f"{w}: {m}" for m, w, _ in others[:4]]
     if len(others) > 4:
@@ -44,19 +43,19 @@ def explained(
 
 
 def _merged(error: ValidationError, document: yaml.Document) -> list[ErrorDetails]:
-    """The errors, those of one value that may have several types as one."""
-    found: dict[tuple[yaml.Path, int], ErrorDetails] = {}
-    for number, each in enumerate(error.errors()):
-        key = _document_path(each["loc"], document.data), 0 if each["msg"].startswith(_SHOULD) else number
-        if key in found and not key[1]:
-            found[key]["type"] = "union"
-            found[key]["msg"] += f" or {each['msg'].removeprefix(_SHOULD)}"
+    """The errors; those about the alternative types of one value are merged."""
+    faults: dict[tuple[yaml.Path, int], ErrorDetails] = {}
+    for number, fault in enumerate(error.errors()):
+        key = _document_path(fault["loc"], document.data), 0 if fault["msg"].startswith(_SHOULD) else number
+        if key in faults and not key[1]:
+            faults[key]["type"] = "union"
+            faults[key]["msg"] += f" or {fault['msg'].removeprefix(_SHOULD)}"
         else:
-            found[key] = each
-    return list(found.values())
+            faults[key] = fault
+    return list(faults.values())
 
 
-def _one(
+def _fault(
     error: ErrorDetails,
     document: yaml.Document,
     model: type[BaseModel],
@@ -72,8 +71,8 @@ def _one(
     where = f"{document.where}:{document.line(path)}"
     kind = error["type"]
     if kind == "extra_forbidden":
-        known = _known_fields(model, path[:-1])
-        return f"unknown field {field}{nearest(str(path[-1]), known)}", where, fields_hint
+        fields = _known_fields(model, path[:-1])
+        return f"unknown field {field}{nearest(str(path[-1]), fields)}", where, fields_hint
     if kind == "missing":
         return f"{field} is missing", where, ""
     if kind in ("list_type", "tuple_type"):

@@ -1,4 +1,4 @@
-"""The types of a recipe's values. Each refuses values that are not safe where they are used."""
+"""The types of a recipe's values. Each refuses values that are not safe for their use."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ _NAME = r"[a-z0-9]+([._-][a-z0-9]+)*"
 # The name of an image without its digest, as Docker reads it (github.com/distribution/reference).
 _PART = "[a-z0-9]+((\\.|__?|-+)[a-z0-9]+)*"
 _IMAGE = re.compile(rf"([a-z0-9.-]+(:[0-9]{{1,5}})?/)?{_PART}(/{_PART})*(:[A-Za-z0-9_][A-Za-z0-9._-]{{0,127}})?")
-# Public archives of data by name, each a module of `reprokit.supply.kinds`, and the form of their records.
+# Public data archives, each with a module in `reprokit.supply.kinds`, and the pattern of their records.
 DATA_SOURCES = {"zenodo": r"[0-9]{1,12}"}
 
 
 # The parser recurses for each parenthesis of a marker.
 LONGEST_REQUIREMENT, MOST_PARENTHESES = 2000, 50
-# A name of a secret is a variable's, and the last part of an address.
+# The name of a secret is also the name of a variable and the last part of an address.
 SECRET_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,99}"
 
 
@@ -83,7 +83,7 @@ class GitRequirement:
 
     @property
     def archive(self) -> str:
-        """Where GitHub has an archive of `ref`, without `https://`; pip reads the fragment."""
+        """The address of GitHub's archive of `ref`, without `https://`; pip reads the fragment."""
         place = f"{repository_name(self.git)}/archive/{self.ref}.tar.gz"
         return f"{place}#subdirectory={self.subdirectory}" if self.subdirectory else place
 
@@ -219,7 +219,7 @@ def _block_option(value: Any) -> Any:
 
 
 def _recipe_name(text: str) -> str:
-    # In a folder of recipes, `blocks` has own blocks, and NAME.lock.yaml is a lock.
+    # In a folder of recipes, `blocks` contains own blocks, and NAME.lock.yaml is a lock.
     if text == "blocks" or text.endswith(".lock"):
         raise ValueError(f"{text!r} is a name of own blocks or of a lock; use another one")
     return text

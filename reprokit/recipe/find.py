@@ -27,8 +27,8 @@ _MOST = 4 << 20  # bytes of a file beside a recipe, such as a patch
 class Target:
     """One variant of one recipe, with the files that it names beside the recipe's own file.
 
-    Each of these is read and parsed at most once, when it is first needed, so that what is decided about a variant
-    depends on nothing else. Properties that read files raise UsageError with the file and line of a fault.
+    Each file is read and parsed at most once, at its first use, so that all decisions about a variant see the same
+    content. Properties that read files raise UsageError with the file and line of a fault.
     """
 
     recipe: Recipe
@@ -62,7 +62,7 @@ class Target:
 
     @cached_property
     def environments(self) -> dict[str, yaml.Document]:
-        """conda's environment files by name, for both of them."""
+        """conda's environment files by name, for `wheels` and `conda`."""
         return environments(self)
 
     @cached_property
@@ -86,7 +86,7 @@ class Target:
 
     @property
     def requirements(self) -> list[str]:
-        """Every requirement of the blocks and of `wheels`, one for each project, as one set for pip."""
+        """The requirements of the blocks and of `wheels` as one set for pip, one requirement per project."""
         return self._uses_and_requirements[1]
 
     @cached_property
@@ -95,11 +95,11 @@ class Target:
 
     @cached_property
     def checksums(self) -> dict[str, list[str]]:
-        """The sha256 that requirements files allow for the files of a project."""
+        """The SHA-256 checksums that requirements files allow, by project."""
         allowed: dict[str, set[str]] = {}
-        for each in self.wheels:
-            if each.sha256:
-                allowed.setdefault(project_name(each.text), set()).update(each.sha256)
+        for requirement in self.wheels:
+            if requirement.sha256:
+                allowed.setdefault(project_name(requirement.text), set()).update(requirement.sha256)
         return {name: sorted(checksums) for name, checksums in sorted(allowed.items())}
 
     @property
@@ -128,14 +128,14 @@ class Target:
         return self.read(name, where).decode("utf-8-sig", "replace")
 
     def where(self, path: yaml.Path) -> str:
-        """`FILE:LINE` of `path` below the variant, or in the variant that it inherits it from."""
+        """`FILE:LINE` of `path` below the variant, or below the variant from which it is inherited."""
         try:
             document = self._document
             variants = document.data["variants"]
             name = self.variant_name
             while path and path[0] not in variants[name] and variants[name].get("extends"):
                 name = variants[name]["extends"]
-        except (UsageError, KeyError, TypeError):  # it was changed meanwhile
+        except (UsageError, KeyError, TypeError):  # the file was changed meanwhile
             return str(self.path)
         return f"{self.path}:{document.line(('variants', name, *path))}"
 
@@ -149,13 +149,13 @@ def recipe_files() -> dict[str, Path]:
 
     A recipe is `NAME.yaml` in such a folder, or `NAME/NAME.yaml` with the files beside it.
     """
-    found: dict[str, Path] = {}
+    recipes: dict[str, Path] = {}
     for folder in paths.recipe_dirs():
-        alone = (place / f"{place.name}.yaml" for place in folder.glob("*/"))
+        alone = (inner / f"{inner.name}.yaml" for inner in folder.glob("*/"))
         for file in [*sorted(folder.glob("*.yaml")), *(file for file in alone if file.is_file())]:
             if not file.name.endswith(".lock.yaml"):
-                found.setdefault(file.stem, file)
-    return dict(sorted(found.items()))
+                recipes.setdefault(file.stem, file)
+    return dict(sorted(recipes.items()))
 
 
 def recipe_names() -> list[str]:
@@ -163,7 +163,7 @@ def recipe_names() -> list[str]:
 
 
 def default_names(every: bool) -> list[str]:
-    """What verbs take if no recipe is named: those of ./recipes if there is such a folder, else or with `every` all.
+    """The default recipes of a command: those of ./recipes if that folder exists, else (or with `every`) all.
 
     Raises UsageError if that folder has no recipe.
     """
@@ -203,7 +203,7 @@ def plain(text: str) -> str:
 
 
 def is_recipe(text: str) -> bool:
-    """Whether `NAME[:VARIANT]` or `PATH[:VARIANT]` names a recipe, and no other thing such as an image."""
+    """Whether `NAME[:VARIANT]` or `PATH[:VARIANT]` names a recipe, and not for example an image."""
     name, _ = split(text)
     return is_path(name) or name in recipe_files()
 
@@ -219,10 +219,10 @@ def recipe_file(name: str) -> Path:
         return file
     files = recipe_files()
     if name not in files:
-        known = ", ".join(files) or "none"
+        names = ", ".join(files) or "none"
         raise UsageError(
             f"unknown recipe {name!r}{nearest(name, files)}",
-            hint=f"recipes are {known}; `reprokit new` writes a new one",
+            hint=f"recipes are {names}; `reprokit new` writes a new one",
         )
     if "_" in name:
         refuse_twin(name, files[name])
@@ -230,7 +230,7 @@ def recipe_file(name: str) -> Path:
 
 
 def refuse_twin(name: str, path: Path) -> None:
-    """Raises UsageError if `name` is a recipe's name but for `_` in place of `-`: folders in workspaces/ have `_`."""
+    """Raises UsageError if another recipe's name differs only in `_` for `-`: folders in workspaces/ have `_`."""
     twin = next((n for n in recipe_files() if n != name and n.replace("-", "_") == name.replace("-", "_")), None)
     if twin:
         problem = f"the recipes {name!r} and {twin!r} share one workspace folder"
@@ -260,5 +260,5 @@ def current_targets(names: Sequence[str]) -> list[Target]:
 
 def target(text: str) -> Target:
     """The variant of `NAME[:VARIANT]`, by default the recipe's default. Raises UsageError."""
-    found = targets(text)
-    return next((t for t in found if t.variant_name == t.recipe.default_variant), found[0])
+    variants = targets(text)
+    return next((t for t in variants if t.variant_name == t.recipe.default_variant), variants[0])

@@ -19,7 +19,7 @@ from reprokit.untrusted.time_limit import processor_time
 
 _MOST = 1 << 20  # bytes; the bundled recipes have less than 20 KiB
 _NAME = re.compile(r"[a-z0-9]+([._-][a-z0-9]+)*")  # of a metric; a claim may have words instead
-_SECONDS = 3.0  # they take less than 0.1 s
+_SECONDS = 3.0  # the bundled recipes take less than 0.1 s
 
 
 def load_file(path: Path) -> Recipe:
@@ -28,9 +28,9 @@ def load_file(path: Path) -> Recipe:
 
 
 def recipe_text(path: Path) -> str:
-    """The text of a recipe file, which may be a stranger's. Raises UsageError.
+    """The text of a recipe file, perhaps a stranger's. Raises UsageError.
 
-    In a folder of recipes no link is followed, but the folder itself may be one. Other files are opened as named.
+    Inside a folder of recipes no link is followed; the folder itself may be a link. Other files are opened as named.
     """
     root = next((folder for folder in paths.recipe_dirs() if path.is_relative_to(folder)), None)
     try:
@@ -112,9 +112,9 @@ def _check_claims(recipe: Recipe, document: yaml.Document) -> None:
             _check_name(claim.benchmark, recipe.benchmarks, (*path, "benchmark"), "a benchmark", document)
         if base.variant:
             _check_name(base.variant, recipe.variants, (*path, "baseline", "variant"), "a variant", document)
-        about = [each for name, each in recipe.benchmarks.items() if claim.benchmark in ("", name)]
-        metrics = dict.fromkeys(metric for each in about for metric in each.measures)
-        complete = all(each.parse.format == "lines" or each.parse.metrics for each in about)
+        about = [b for name, b in recipe.benchmarks.items() if claim.benchmark in ("", name)]
+        metrics = dict.fromkeys(metric for b in about for metric in b.measures)
+        complete = all(b.parse.format == "lines" or b.parse.metrics for b in about)
         for metric, field in ((claim.metric, ("metric",)), (base.metric, ("baseline", "metric"))):
             if about and complete and _NAME.fullmatch(metric):
                 _check_name(metric, metrics, (*path, *field), "a metric of its benchmarks", document)
@@ -122,9 +122,9 @@ def _check_claims(recipe: Recipe, document: yaml.Document) -> None:
             (claim.metric, claim.params, ("params",)),
             (base.metric or claim.metric, base.params, ("baseline", "params")),
         ):
-            measuring = [each for each in about if metric in each.measures]
-            own = dict.fromkeys(name for each in measuring for name in each.parameters)
-            for name in params if measuring and all(each.parse.format == "lines" for each in measuring) else ():
+            measuring = [b for b in about if metric in b.measures]
+            own = dict.fromkeys(name for b in measuring for name in b.parameters)
+            for name in params if measuring and all(b.parse.format == "lines" for b in measuring) else ():
                 _check_name(name, own, (*path, *field, name), f"a parameter of {metric}", document)
 
 
@@ -168,17 +168,17 @@ def _extend_all(
     return {name: extended(name, ()) for name in variants}
 
 
-def _count(value: Any, known: dict[int, int]) -> int:
-    """Keys and values. What several variants inherit counts for each of them, as each gets a copy.
+def _count(value: Any, counts: dict[int, int]) -> int:
+    """The number of keys and values. Inherited values count for each variant, as each gets a copy.
 
-    `known` are the counts of values by their address: these are counted once.
+    `counts` caches the counts of values by their address.
     """
     if not isinstance(value, dict | list):
         return 1
-    if id(value) not in known:
+    if id(value) not in counts:
         inner = [*value, *value.values()] if isinstance(value, dict) else value
-        known[id(value)] = sum(_count(each, known) for each in inner)
-    return known[id(value)]
+        counts[id(value)] = sum(_count(member, counts) for member in inner)
+    return counts[id(value)]
 
 
 def _merged(parent: Any, own: Any, parent_path: yaml.Path, path: yaml.Path, origins: dict[yaml.Path, yaml.Path]) -> Any:

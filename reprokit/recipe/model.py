@@ -331,12 +331,12 @@ class Benchmark(RecipePart):
 
     @property
     def measures(self) -> list[str]:
-        """The metrics, as far as the recipe states them."""
+        """The metrics that the recipe states."""
         return [*(value.metric for value in self.parse.values), *self.parse.metrics]
 
     @property
     def parameters(self) -> list[str]:
-        """The parameters of its records, with `format: lines`."""
+        """The parameters of its records if `format` is `lines`."""
         patterns = [*self.parse.context, *(value.pattern for value in self.parse.values)]
         return [*self.matrix, *(name for text in patterns for name in re.findall(r"\(\?P<(\w+)>", text))]
 
@@ -345,12 +345,12 @@ class Benchmark(RecipePart):
         return prod(len(values) for values in self.matrix.values())
 
     def combinations(self) -> list[dict[str, str | int | float | bool]]:
-        """Every combination of the matrix, the last key changing fastest; one empty one without a matrix."""
+        """The combinations of the matrix, the last key changing fastest; one empty combination without a matrix."""
         return [dict(zip(self.matrix, values, strict=True)) for values in product(*self.matrix.values())]
 
 
 class ClaimBaseline(RecipePart):
-    """What a claimed ratio is relative to: another metric, case or variant, or a number of the paper."""
+    """The baseline of a claimed ratio: another metric, case or variant, or a number of the paper."""
 
     metric: f.Line = Field(default="", description="a benchmark's metric; by default that of the claim")
     params: dict[str, str | int | float | bool] = Field(
@@ -393,14 +393,14 @@ class Claim(RecipePart):
 
 
 def unit_factor(unit: str, other: str) -> float | None:
-    """What a number in `unit` is multiplied by to be in the other; None if they measure different things."""
+    """The factor from `unit` to the other unit; None if they measure different things."""
     if unit == other:
         return 1.0
     return 10.0 ** (_TIMES[unit] - _TIMES[other]) if unit in _TIMES and other in _TIMES else None
 
 
 def check_units(claims: Iterable[Claim], benchmark: str, units: Iterable[tuple[str, str]]) -> None:
-    """Raise ValueError for a claim in another unit than a benchmark's, which is given by metric."""
+    """Raises ValueError for a claim in another unit than the benchmark's; `units` are pairs of metric and unit."""
     for metric, unit in units:
         for claim in claims:
             if claim.metric != metric or claim.benchmark not in ("", benchmark):

@@ -1,8 +1,8 @@
-"""What a recipe can pin."""
+"""The names that a recipe can pin."""
 
 from __future__ import annotations
 
-# Packages of PyPI of which reprokit knows what pip knows: what their releases require of each other and of Python.
+# PyPI packages with facts about their releases' requirements on each other and on Python, as in pip's metadata.
 PACKAGES = (
     "accelerate", "pydantic", "protobuf", "onnx", "onnxruntime", "onnxruntime_gpu", "huggingface_hub", "diffusers",
     "peft", "trl", "datasets", "pyarrow", "safetensors", "sentence_transformers", "pytorch_lightning", "lightning",
@@ -12,7 +12,7 @@ PACKAGES = (
     "mmcv_full", "mmdet", "mmengine", "timm", "librosa", "setuptools", "deepspeed",
     "cupy_cuda11x", "cupy_cuda12x", "cupy_cuda13x",
 )  # fmt: skip
-# Pins that no wheel gives. PyPI may have another package of that name: `clang` holds bindings, `apex` is not NVIDIA's.
+# Pins without a wheel. PyPI may have another package of that name: `clang` has bindings, `apex` is not NVIDIA's.
 NOT_ON_PYPI = ("cuda", "cudnn", "gcc", "clang", "python", "tvm", "llvm", "cutlass", "apex", "distro", "base")
 PIN_NAMES = (
     "cuda", "cudnn", "gcc", "clang", "python", "torch", "torchvision", "dgl", "tvm", "llvm", "cmake", "numpy",

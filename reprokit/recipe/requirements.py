@@ -1,7 +1,7 @@
 """Requirements of Python and conda packages in files beside a recipe, which are only parsed.
 
 The files are pip's requirements files, conda's `environment.yml` and `pyproject.toml`. `reprokit.importing` reads those
-of repositories by the same functions, but takes less for an error.
+of repositories by the same functions, but accepts more.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _DEEPEST = 50
 _LONGEST = 32_000
 _SECONDS = 3.0
 _INDEXES = ("index_url", "extra_index_urls", "find_links")
-# Every file is locked by checksum, and wheels always come first.
+# Options that change nothing: every file is locked by checksum, and wheels always come first.
 _ALREADY_SO = ("require_hashes", "prefer_binary")
 _ENTRY = TypeAdapter[str](f.WheelRequirement)
 _SPEC = TypeAdapter[str](f.CondaSpec)
 _KEYS = ("name", "prefix", "channels", "dependencies")  # of an environment.yml
-# What conda's channel `defaults` is on Linux.
+# The channels of conda's `defaults` on Linux.
 _DEFAULTS = ("main", "r")
 
 
 @dataclass(frozen=True)
 class Required:
-    """One requirement. `where` is its place in its file, or its path below the variant.
+    """One requirement. `where` is its FILE:LINE, or its path below the variant.
 
     `sha256` are the checksums that its file allows, if it states any.
     """
@@ -58,7 +58,7 @@ def required_wheels(target: Target) -> list[Required]:
     """The requirements of a variant's `wheels`, in order. Raises UsageError naming file and line."""
     required: list[Required] = []
     reader = _FileReader(target)
-    # Patterns of pip's parser take quadratic time, and so does TOML with long keys.
+    # pip's parser and TOML with long keys take quadratic time.
     with processor_time(_SECONDS, f"a file of the requirements of {target.label}", str(target.path)):
         for index, entry in enumerate(target.variant.wheels):
             if isinstance(entry, str):
@@ -69,7 +69,7 @@ def required_wheels(target: Target) -> list[Required]:
 
 
 def conda_specifications(target: Target) -> list[str]:
-    """The variant's `conda`, with the specifications of files in place of their names. Raises UsageError."""
+    """The variant's `conda`, with files replaced by their specifications. Raises UsageError."""
     specs: list[str] = []
     for entry in target.variant.conda:
         if isinstance(entry, EnvironmentFile):
@@ -80,7 +80,7 @@ def conda_specifications(target: Target) -> list[str]:
 
 
 def environments(target: Target) -> dict[str, yaml.Document]:
-    """The files environment.yml of a variant by name, with nothing but channels, specifications and pip's list.
+    """The environment.yml files of a variant by name, checked to have only channels, specifications and pip's list.
 
     Raises UsageError.
     """
@@ -99,7 +99,7 @@ def parsed_lines(text: str) -> Any:
     """A requirements file as pip's own code reads it, without the files that it names. Raises ValueError."""
     from pip_requirements_parser import RequirementsFile as Parser
 
-    # Its patterns take quadratic time, and nothing can interrupt one. A line with 400 checksums has 31 000 characters.
+    # The parser takes quadratic time and cannot be interrupted. A line with 400 checksums has 31 000 characters.
     if any(len(line) > _LONGEST for line in text.replace("\\\n", "").splitlines()):
         raise ValueError(f"a line has more than {_LONGEST} characters")
     with NamedTemporaryFile("w", suffix=".txt", encoding="utf-8", errors="replace") as copy:
@@ -109,9 +109,9 @@ def parsed_lines(text: str) -> Any:
 
 
 def environment_entries(document: yaml.Document) -> Iterator[tuple[Any, int, bool]]:
-    """Each entry of an environment.yml's `dependencies`, its line, and whether it is one of pip's.
+    """Each entry of an environment.yml's `dependencies`, its line, and whether it is from pip's list.
 
-    An entry that is neither a text nor a mapping with pip's list alone is yielded as it is.
+    Invalid entries are yielded unchanged.
     """
     listed = document.data.get("dependencies") if isinstance(document.data, dict) else None
     for index, entry in enumerate(listed if isinstance(listed, list) else []):
@@ -124,7 +124,7 @@ def environment_entries(document: yaml.Document) -> Iterator[tuple[Any, int, boo
 
 
 class _FileReader:
-    """Reads the files of `wheels`, none twice, all of them beneath the recipe's folder."""
+    """Reads the files of `wheels` below the recipe's folder, each once."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -153,7 +153,7 @@ class _FileReader:
         yield from self.stated(self.target.text(name, named_by), name)
 
     def stated(self, text: str, name: str, where: str = "") -> Iterator[Required]:
-        """The requirements of the lines of the file `name`. `where` is the place of all of them if it is given."""
+        """The requirements in `text`, which is from the file `name`; `where` overrides their FILE:LINE."""
         path = _path(self.target, name)
         try:
             parsed = parsed_lines(text)
@@ -169,8 +169,8 @@ class _FileReader:
             for kind, value in option.options.items():
                 values = value if isinstance(value, list) else [value]
                 yield from self.option(name, kind, [str(v) for v in values], where or f"{path}:{option.line_number}")
-        for one in parsed.requirements:
-            yield _one(one, where or f"{path}:{one.line_number}")
+        for requirement in parsed.requirements:
+            yield _required(requirement, where or f"{path}:{requirement.line_number}")
 
     def option(self, name: str, kind: str, values: list[str], where: str) -> Iterator[Required]:
         if kind == "requirements":
@@ -203,7 +203,7 @@ def _path(target: Target, name: str) -> str:
     return str(target.path.parent / name)
 
 
-def _one(requirement: Any, where: str) -> Required:
+def _required(requirement: Any, where: str) -> Required:
     link = requirement.link
     if requirement.is_editable or (link is not None and not link.url.startswith("git+")):
         line = redact(requirement.requirement_line.line.strip())
@@ -307,7 +307,7 @@ class Pyproject(_Table):
     build_system: BuildSystem | None = Field(default=None, alias="build-system")
 
     def dependencies(self, extras: list[str], where: str) -> Iterator[str]:
-        """What the project needs with these extras. Raises UsageError if it does not state it."""
+        """The requirements of the project with these extras. Raises UsageError if the file does not state them."""
         if self.project is None:
             hint = "name its `groups`, or write its requirements under `wheels`"
             raise UsageError("the file has no [project] table", where, hint)
@@ -315,16 +315,16 @@ class Pyproject(_Table):
             hint = "name the file of requirements that it reads instead"
             raise UsageError("its dependencies are `dynamic`: they are known only after its code has run", where, hint)
         yield from self.project.dependencies
-        known = {canonicalize_name(name): texts for name, texts in self.project.extras.items()}
+        declared = {canonicalize_name(name): texts for name, texts in self.project.extras.items()}
         left, seen = list(extras), set()
         while left:
             extra = canonicalize_name(left.pop(0))
             if extra in seen:
                 continue
             seen.add(extra)
-            if extra not in known:
-                raise UsageError(f"the project has no extra {extra!r}{nearest(extra, known)}", where)
-            for text in known[extra]:
+            if extra not in declared:
+                raise UsageError(f"the project has no extra {extra!r}{nearest(extra, declared)}", where)
+            for text in declared[extra]:
                 if canonicalize_name(text.partition("[")[0]) == self.own_name:
                     left += Requirement(_checked(text, where)).extras
                 else:
@@ -336,29 +336,29 @@ class Pyproject(_Table):
 
     def group(self, name: str, where: str) -> list[str]:
         """The requirements of a dependency group and of those that it includes, each group once. Raises UsageError."""
-        known: Mapping[str, list[str | dict[str, str]]] = {canonicalize_name(n): g for n, g in self.groups.items()}
-        found: list[str] = []
+        groups: Mapping[str, list[str | dict[str, str]]] = {canonicalize_name(n): g for n, g in self.groups.items()}
+        requirements: list[str] = []
         done: set[str] = set()
 
         def add(name: str, path: tuple[str, ...]) -> None:
-            here = canonicalize_name(name)
-            if here in path:
-                raise UsageError(f"the dependency group {here!r} includes itself", where)
+            group = canonicalize_name(name)
+            if group in path:
+                raise UsageError(f"the dependency group {group!r} includes itself", where)
             if len(path) > _DEEPEST:
                 raise UsageError("the dependency groups are nested too deeply", where)
-            if here not in known:
-                raise UsageError(f"there is no dependency group {here!r}{nearest(here, known)}", where)
-            if here in done:
+            if group not in groups:
+                raise UsageError(f"there is no dependency group {group!r}{nearest(group, groups)}", where)
+            if group in done:
                 return
-            for member in known[here]:
+            for member in groups[group]:
                 if isinstance(member, str):
-                    found.append(member)
+                    requirements.append(member)
                 else:
-                    add(_included(member, where), (*path, here))
-            done.add(here)
+                    add(_included(member, where), (*path, group))
+            done.add(group)
 
         add(name, ())
-        return found
+        return requirements
 
 
 def _included(member: dict[str, str], where: str) -> str:

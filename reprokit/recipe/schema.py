@@ -11,7 +11,7 @@ from reprokit.recipe.pin_names import PIN_NAMES
 
 
 def schema() -> dict[str, Any]:
-    """JSON Schema (2020-12) of a recipe as its file writes it."""
+    """The JSON Schema (2020-12) of a recipe file."""
     result = Recipe.model_json_schema(by_alias=True, mode="validation")
     result = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "reprokit recipe", **result}
     definitions = result["$defs"]
@@ -26,13 +26,13 @@ def schema() -> dict[str, Any]:
 
 def _block(specs: dict[str, BlockSpec]) -> dict[str, Any]:
     """The schema of a block, written as `NAME` or `NAME: {option: value}`."""
-    kinds = {"boolean": {"type": "boolean"}, "string": {"type": "string"}, "source": {"type": "string"}}
+    types = {"boolean": {"type": "boolean"}, "string": {"type": "string"}, "source": {"type": "string"}}
     many = {"type": "array", "items": {"type": "string"}}
     with_options = {}
     for name, spec in specs.items():
         options = {}
         for key, option in spec.options.items():
-            kind = dict(kinds.get(option.type, many), description=option.does)
+            kind = dict(types.get(option.type, many), description=option.does)
             options[key] = {**kind, "enum": [*option.choices]} if option.choices else kind
         with_options[name] = {
             "description": spec.does,

@@ -1,4 +1,4 @@
-"""The recipe that a user starts from: `start.yaml`, valid as it is and commented throughout."""
+"""The template of new recipes: `start.yaml`, valid and commented throughout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of a variant, checked against the rest of the recipe, and all that they and it require of pip."""
+"""The blocks of a variant, checked against its other fields, and the pip requirements of both."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TYPES: dict[str, type] = {
 
 @dataclass(frozen=True)
 class Use:
-    """A variant's use of a block: its options, with defaults filled in, and the stage of its part `build`.
+    """A variant's use of a block: its options with defaults, and the stage of its part `build`.
 
     `wheel` is the requirement that it needs, "" for none.
     """
@@ -70,7 +70,7 @@ class Use:
 
 
 def uses_and_requirements(target: Target) -> tuple[tuple[Use, ...], list[str]]:
-    """The blocks of a variant as they are built, and what they and `wheels` require, as one set for pip.
+    """The blocks of a variant in build order, and the requirements of blocks and `wheels` as one set for pip.
 
     Raises UsageError with file, line and spelling, also if two requirements contradict each other, or a pin is not a
     version of a wheel.
@@ -119,7 +119,7 @@ def _unknown(target: Target, at: tuple[str | int, ...], name: str, own: Iterable
 
 
 def _by_need(written: Sequence[Use]) -> tuple[Use, ...]:
-    """Packages before sources and what is compiled from them, so that a changed source installs none again."""
+    """Packages before sources and compiled code, so that a changed source does not reinstall packages."""
     ordered: list[Use] = []
     later: list[Use] = []
     for use in written:
@@ -147,22 +147,22 @@ def _check_place(target: Target, at: tuple[str | int, ...], spec: BlockSpec, bef
         raise UsageError(f"block {name} needs the pin {missing[0]}", target.where(("pins",)), hint)
 
 
-def _options(target: Target, at: tuple[str | int, ...], this: BlockSpec, given: dict[str, Any]) -> dict[str, Any]:
-    if unknown := [name for name in given if name not in this.options]:
-        problem = f"block {this.name} has no option {unknown[0]!r}{nearest(unknown[0], this.options)}"
-        hint = f"options of {this.name}: {', '.join(this.options) or 'none'}"
+def _options(target: Target, at: tuple[str | int, ...], spec: BlockSpec, given: dict[str, Any]) -> dict[str, Any]:
+    if unknown := [name for name in given if name not in spec.options]:
+        problem = f"block {spec.name} has no option {unknown[0]!r}{nearest(unknown[0], spec.options)}"
+        hint = f"options of {spec.name}: {', '.join(spec.options) or 'none'}"
         raise UsageError(problem, target.where((*at, unknown[0])), hint)
     filled = {}
-    for name, option in this.options.items():
+    for name, option in spec.options.items():
         if option.required and not given.get(name):
-            problem = f"block {this.name} needs its option {name}: {option.does}"
-            raise UsageError(problem, target.where(at), f"write `- {this.name}: {{{name}: ...}}`")
+            problem = f"block {spec.name} needs its option {name}: {option.does}"
+            raise UsageError(problem, target.where(at), f"write `- {spec.name}: {{{name}: ...}}`")
         value = given.get(name, option.default)
         if type(value) is list:
             value = tuple(value)
         problem = _problem(option, value, [s.name for s in target.variant.sources])
         if problem:
-            raise UsageError(f"option {name} of block {this.name} {problem}", target.where((*at, name)))
+            raise UsageError(f"option {name} of block {spec.name} {problem}", target.where((*at, name)))
         filled[name] = value
     return filled
 
@@ -188,7 +188,7 @@ def _problem(option: OptionSpec, value: Any, sources: list[str]) -> str:
 
 
 def _check_installs(target: Target, used: Sequence[Use], requirements: Sequence[str]) -> None:
-    """Each list of the variant needs the block that installs it, and such a block needs something to install."""
+    """Check that each list of the variant has a block that installs it, and vice versa. Raises UsageError."""
     used_names = [use.spec.name for use in used]
     for spec in map(block_spec, block_names()):
         if not spec.installs:
@@ -230,7 +230,7 @@ def _wheel(target: Target, spec: BlockSpec, options: dict[str, Any]) -> str:
 def _requirements(target: Target, used: Sequence[Use]) -> list[str]:
     """One requirement for each project and marker: the blocks' first, then those of `wheels`."""
     merged: dict[tuple[str, str], str] = {}
-    # Another order of blocks must not change the list: it decides whether a lock is stale.
+    # The order of blocks must not change the list: a changed list makes a lock stale.
     for use in sorted(used, key=lambda use: use.spec.name, reverse=True):
         if use.wheel:
             try:
@@ -238,22 +238,22 @@ def _requirements(target: Target, used: Sequence[Use]) -> list[str]:
             except InvalidRequirement:
                 raise UsageError(f"{use.wheel} is not a version of a wheel", target.where(("pins",))) from None
     pinned = set(merged)
-    for each in target.wheels:
-        key = (project_name(each.text), str(Requirement(each.text).marker or ""))
-        other = merged.get(key, each.text)
-        both = each.text if other == each.text else _both(other, each.text)
+    for wheel in target.wheels:
+        key = (project_name(wheel.text), str(Requirement(wheel.text).marker or ""))
+        other = merged.get(key, wheel.text)
+        both = wheel.text if other == wheel.text else _both(other, wheel.text)
         if both is None:
-            what, hint = f"wheel {each.text} contradicts {other}", "change one of the two"
+            what, hint = f"wheel {wheel.text} contradicts {other}", "change one of the two"
             if key in pinned:
-                what = f"wheel {each.text} contradicts the pin {other}"
+                what = f"wheel {wheel.text} contradicts the pin {other}"
                 hint = "remove it: its block installs it"
-            raise UsageError(what, each.where if isinstance(each.where, str) else target.where(each.where), hint)
+            raise UsageError(what, wheel.where if isinstance(wheel.where, str) else target.where(wheel.where), hint)
         merged[key] = both
     return list(merged.values())
 
 
 def _both(one: str, other: str) -> str | None:
-    """One requirement that means both, None if an exact one excludes the other. Old versions of pip refuse two."""
+    """One requirement that means both; None if an exact one excludes the other. Old pip releases refuse two."""
     first, second = Requirement(one), Requirement(other)
     if first.url or second.url:
         return None

@@ -1,4 +1,4 @@
-"""Adding a variant to a recipe's file, whose comments and order stay."""
+"""Add a variant to a recipe's file, keeping comments and order."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def add_variant(target: Target, name: str, description: str, pins: Mapping[str, 
     if name in target.recipe.variants:
         raise UsageError(f"{target.recipe.name} has a variant {name!r} already", where, "choose another name")
     changed = _with_variant(recipe_text(target.path), target, name, description, pins)
-    found = load_text(changed, where, target.path.stem).variants.get(name)
-    if found is None or any(({**found.pins, "base": found.base}).get(pin) != pins[pin] for pin in pins):
+    added = load_text(changed, where, target.path.stem).variants.get(name)
+    if added is None or any(({**added.pins, "base": added.base}).get(pin) != pins[pin] for pin in pins):
         raise UsageError("cannot add a variant to a recipe of this layout", where, "write it by hand")
     with files.Folder(target.path.parent) as folder, folder.replacing(target.path.name) as file:
         file.write(changed.encode("utf-8"))

@@ -54,7 +54,7 @@ def read(text: str, where: str) -> Document:
 
 
 def scalar(value: str | int | float | bool) -> str:
-    """A value as `read` reads it, on one line."""
+    """A value as one line of YAML, which `read` reads back."""
     # JSON quotes a text that reads like a number. But YAML has no pairs of surrogates.
     if isinstance(value, str):
         escaped = (json.dumps(char)[1:-1] if char <= "\uffff" else f"\\U{ord(char):08x}" for char in value)
@@ -65,7 +65,7 @@ def scalar(value: str | int | float | bool) -> str:
 
 
 class _YamlReader:
-    """Makes the values while the parser reports its events, which need little memory, whatever the text has."""
+    """Makes the values from the parser's events, which need little memory for any text."""
 
     def __init__(self, text: str, where: str) -> None:
         self._loader = FastLoader(text)
@@ -99,7 +99,7 @@ class _YamlReader:
         return UsageError(problem, f"{self._where}:{_line_of(event)}", hint)
 
     def _value(self, event: Any, path: Path) -> Any:
-        self._lines.setdefault(path, _line_of(event))  # that of its key, if it has one
+        self._lines.setdefault(path, _line_of(event))  # keep the line of its key
         if isinstance(event, yaml.ScalarEvent):
             return self._scalar(event, path)
         if len(path) == _DEEPEST:

@@ -1,7 +1,7 @@
-"""Connections to addresses from outside: only to public hosts, and to hosts of the user's configuration.
+"""Connections to untrusted addresses: only to public hosts, and to hosts of the user's configuration.
 
 The connection uses the IP address that was checked, so that a name cannot change in between. A proxy resolves names
-itself; for it only numbers and `localhost` are checked here.
+itself; for it only numbers and `localhost` are checked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _V4_COMPATIBLE = ipaddress.ip_network("::/96")
 
 
 class NotPublic(OSError):
-    """The host of an address from outside is on this machine or its network."""
+    """The host of an untrusted address is on this machine or its network."""
 
     def __init__(self, host: str, address: str) -> None:
         at = "" if host == address else f" is at {address}, which"
@@ -31,7 +31,7 @@ class NotPublic(OSError):
 
 @dataclass(frozen=True)
 class Own:
-    """Places of the user's configuration: servers as (scheme, host, port), with port 0 for any, and `file://` folders.
+    """Servers of the user's configuration as (scheme, host, port), with port 0 for any, and its `file://` folders.
 
     Made by `of`. Only these may be on this machine or its network, and only these get the user's credentials.
     """
@@ -40,17 +40,17 @@ class Own:
     folders: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, places: Iterable[str]) -> Own:
-        """`places` are addresses, templates of them, or `HOST[:PORT]`, which stands for https."""
+    def of(cls, addresses: Iterable[str]) -> Own:
+        """`addresses` are addresses, templates of addresses, or `HOST[:PORT]` for https."""
         servers, folders = set(), set()
-        for place in places:
-            fixed = place.partition("{")[0]
+        for text in addresses:
+            fixed = text.partition("{")[0]
             address = urlsplit(fixed if "://" in fixed else f"https://{fixed}")
             if address.scheme == "file":
                 path = unquote(address.path)
-                whole = fixed == place and not path.endswith((".html", ".htm"))
+                whole = fixed == text and not path.endswith((".html", ".htm"))
                 folders.add(os.path.normpath(path if whole else path.rpartition("/")[0] or "/"))
-            elif address.hostname and (address.path or fixed == place):  # otherwise the host itself is a placeholder
+            elif address.hostname and (address.path or fixed == text):  # otherwise the host itself is a placeholder
                 port = address.port or (_PORTS[address.scheme] if "://" in fixed else 0)
                 servers.add((address.scheme, address.hostname, port))
         return cls(frozenset(servers), frozenset(folders))
@@ -97,14 +97,14 @@ def connect(host: str, port: int, timeout: float | None, named: Named) -> socket
 def check_for_proxy(host: str, port: int, named: Named) -> None:
     """Check a host before it is requested from a proxy. Raises NotPublic for numbers and names that are not public."""
     if host.lower().rstrip(".").endswith("localhost"):
-        found = "127.0.0.1"
+        address = "127.0.0.1"
     else:
         try:  # all notations of a number, such as 2130706433 and 0x7f.1
-            found = str(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)[0][4][0])
+            address = str(socket.getaddrinfo(host, port, 0, socket.SOCK_STREAM, 0, socket.AI_NUMERICHOST)[0][4][0])
         except OSError:
             return
-    if not is_public(found) and not named(host, port):
-        raise NotPublic(host, found)
+    if not is_public(address) and not named(host, port):
+        raise NotPublic(host, address)
 
 
 def is_public(text: str) -> bool:

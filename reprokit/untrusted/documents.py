@@ -1,4 +1,4 @@
-"""JSON from outside: its size is checked before it is parsed, and its errors are named."""
+"""External JSON: its size is checked before it is parsed, and errors name the fault."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 M = TypeVar("M", bound="BaseModel")
 _MOST_FAULTS = 1000
-_BLOCK = 1 << 20  # bytes; each of its parts takes 50
+_BLOCK = 1 << 20  # bytes; each part of a split block takes 50
 
 
 def measure(text: str | bytes, where: str = "", values: Limit = VALUES) -> None:
@@ -60,7 +60,7 @@ def first_fault(error: ValidationError) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def understood(what: str, where: str = "") -> Iterator[None]:
-    """Turn errors of parsing and validation into SourceError: `what` is not valid."""
+    """Turn errors of parsing and validation into a SourceError about `what`."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:

@@ -28,13 +28,13 @@ _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Folder:
-    """A folder and what is beneath it. Paths are relative to it, with `/`, without `..`.
+    """A folder. Paths are relative to it, with `/`, without `..`.
 
     Methods raise UsageError for a link or anything else that is not a regular file, and OSError.
     """
 
     def __init__(self, root: Path, handle: int | None = None) -> None:
-        """Open `root` as its path says, unless it is open already as `handle`."""
+        """Open `root`, unless it is open already as `handle`."""
         self.root = root
         self._handle = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC) if handle is None else handle
 
@@ -122,35 +122,35 @@ class Folder:
 
     def files(self, path: str) -> Iterator[tuple[str, int]]:
         """Path and size in bytes of the regular files below a folder. Raises UsageError for a link."""
-        for here, kind, size in self.entries(path):
+        for inner, kind, size in self.entries(path):
             if kind == "link":
-                raise UsageError("this is a link, and links are not followed", str(self.root / here), "remove it")
+                raise UsageError("this is a link, and links are not followed", str(self.root / inner), "remove it")
             if kind == "file":
-                yield here, size
+                yield inner, size
 
-    def size(self, leaves_out: Callable[[str], bool]) -> int:
-        """Bytes of the regular files beneath it that `pack` adds."""
-        walk = _walk(self._handle, self.root, lambda entry: leaves_out(entry.name))
+    def size(self, excludes: Callable[[str], bool]) -> int:
+        """The bytes of the regular files that `pack` adds."""
+        walk = _walk(self._handle, self.root, lambda entry: excludes(entry.name))
         files = (entry for _, entry, _ in walk if entry.is_file(follow_symlinks=False))
         return sum(entry.stat(follow_symlinks=False).st_size for entry in files)
 
     def entries(
         self, path: str, skips: Callable[[str], bool] = lambda name: False, limit: Limit = ENTRIES
     ) -> Iterator[tuple[str, Literal["file", "link", "other"], int]]:
-        """Path, kind and size in bytes of everything below a folder that is no folder.
+        """Path, kind and size in bytes of everything below a folder, except folders.
 
-        Folders with a name that `skips` accepts are passed over. Raises UsageError for too many or too deep ones.
+        Folders with a name that `skips` accepts are skipped. Raises UsageError for too many or too deep entries.
         """
         with self._parent(f"{path}/x") as (handle, _):
             walk = _walk(handle, self.root / path, lambda entry: _is_folder(entry) and skips(entry.name), limit)
             for below, entry, _ in walk:
-                here = f"{path}/{below}"
+                inner = f"{path}/{below}"
                 if entry.is_symlink():
-                    yield here, "link", 0
+                    yield inner, "link", 0
                 elif entry.is_file(follow_symlinks=False):
-                    yield here, "file", entry.stat(follow_symlinks=False).st_size
+                    yield inner, "file", entry.stat(follow_symlinks=False).st_size
                 elif not _is_folder(entry):
-                    yield here, "other", 0
+                    yield inner, "other", 0
 
     @contextlib.contextmanager
     def _parent(self, path: str, make: bool = False) -> Iterator[tuple[int, str]]:
@@ -192,9 +192,9 @@ class Folder:
 
 @contextlib.contextmanager
 def current(option: str = "") -> Iterator[Folder]:
-    """The current folder, which may be a stranger's checkout, for a verb's default output.
+    """The current folder, which may be a stranger's checkout, for a command's default output.
 
-    The hint of a UsageError also has the `option` that names another path, such as `-o DIR`.
+    The hint of a UsageError also names the `option` for another path, such as `-o DIR`.
     """
     with Folder(Path.cwd()) as folder:
         try:
@@ -206,7 +206,7 @@ def current(option: str = "") -> Iterator[Folder]:
 
 
 def output_folder(named: Path | None, usual: Path, option: str = "-o DIR") -> Folder:
-    """The folder of a verb's output, made if missing: opened as the user `named` it, or `usual`.
+    """The folder of a command's output, made if missing: `named` by the user, or `usual`.
 
     The usual one is beneath the current folder, and no link in it is followed. Raises UsageError for a link, OSError.
     """
@@ -218,9 +218,9 @@ def output_folder(named: Path | None, usual: Path, option: str = "-o DIR") -> Fo
 
 
 def opened(path: Path) -> IO[bytes]:
-    """A regular file to read, links followed: what a link leads to is only read.
+    """Open a regular file to read, following links.
 
-    Raises UsageError for something else, such as a pipe, which would be waited for; OSError.
+    Raises UsageError for anything else, such as a pipe, on which a read would wait; OSError.
     """
     file = os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -242,15 +242,15 @@ def _bounded(file: IO[bytes], most: int, path: Path) -> bytes:
     return content
 
 
-def pack(root: Path, tar: tarfile.TarFile, leaves_out: Callable[[str], bool]) -> None:
-    """Add what is beneath a folder to a tar: folders, regular files, and links as they are; without owners.
+def pack(root: Path, tar: tarfile.TarFile, excludes: Callable[[str], bool]) -> None:
+    """Add the content of a folder to a tar: folders, regular files, and unresolved links; without owners.
 
-    Whatever else is there is passed over, and what `leaves_out` of its name. Raises UsageError if an entry is
-    replaced meanwhile, or folders are too deep; OSError as the system says.
+    Other entries, and names that `excludes` accepts, are skipped. Raises UsageError if an entry is replaced meanwhile,
+    or folders are too deep; OSError.
     """
     try:
         with Folder(root) as folder:
-            for path, entry, parent in _walk(folder._handle, root, lambda entry: leaves_out(entry.name)):
+            for path, entry, parent in _walk(folder._handle, root, lambda entry: excludes(entry.name)):
                 _pack_entry(tar, parent, entry.name, path)
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENOENT, errno.ENOTDIR):
@@ -259,7 +259,7 @@ def pack(root: Path, tar: tarfile.TarFile, leaves_out: Callable[[str], bool]) ->
 
 
 def stamp_of(folder: Path) -> str:
-    """A text that differs once a file below, but in .git, was added, removed or written: by sizes and times."""
+    """A digest of the names, sizes and times of all files below, except in .git; any change of a file changes it."""
     digest = hashlib.sha256()
     with Folder(folder) as opened:
         for path, entry, _ in _walk(opened._handle, folder, lambda entry: entry.name == ".git", ENTRIES):
@@ -271,10 +271,10 @@ def stamp_of(folder: Path) -> str:
 def _walk(
     root: int, where: Path, skips: Callable[[os.DirEntry[str]], bool], limit: Limit | None = None
 ) -> Iterator[tuple[str, os.DirEntry[str], int]]:
-    """Path, entry and parent's handle of everything below a folder, by name; a folder comes before what is in it.
+    """Path, entry and parent's handle of everything below a folder, by name; a folder comes before its content.
 
     Each folder is opened once, from its parent's handle, and no link is followed: a folder that was replaced meanwhile
-    is passed over. Raises UsageError for too many entries or too deep folders.
+    is skipped. Raises UsageError for too many entries or too deep folders.
     """
     count, most = 0, limit.most if limit else sys.maxsize
     left = [(os.dup(root), "", ["."])]
@@ -295,8 +295,8 @@ def _walk(
             left.append((handle, path, []))
             DEPTH.check(len(left) - 2, "folders inside each other", str(where / path))
             entries = []
-            with os.scandir(handle) as found:
-                for entry in found:
+            with os.scandir(handle) as scanned:
+                for entry in scanned:
                     count += 1
                     if limit and count > most:
                         limit.check(count, "entries in a folder", str(where))
@@ -325,15 +325,15 @@ def _has_bytes(path: str) -> bool:
 
 
 def _pack_entry(tar: tarfile.TarFile, parent: int, name: str, path: str) -> None:
-    info, found = tarfile.TarInfo(path), os.stat(name, dir_fd=parent, follow_symlinks=False)
-    info.mode, info.mtime = stat.S_IMODE(found.st_mode), int(found.st_mtime)
-    if stat.S_ISDIR(found.st_mode):
+    info, status = tarfile.TarInfo(path), os.stat(name, dir_fd=parent, follow_symlinks=False)
+    info.mode, info.mtime = stat.S_IMODE(status.st_mode), int(status.st_mtime)
+    if stat.S_ISDIR(status.st_mode):
         info.type = tarfile.DIRTYPE
         tar.addfile(info)
-    elif stat.S_ISLNK(found.st_mode):
+    elif stat.S_ISLNK(status.st_mode):
         info.type, info.linkname = tarfile.SYMTYPE, os.readlink(name, dir_fd=parent)
         tar.addfile(info)
-    elif stat.S_ISREG(found.st_mode):
+    elif stat.S_ISREG(status.st_mode):
         with os.fdopen(os.open(name, os.O_RDONLY | _FILE, dir_fd=parent), "rb") as file:
             opened = os.fstat(file.fileno())
             info.size = opened.st_size

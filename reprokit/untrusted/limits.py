@@ -1,4 +1,4 @@
-"""How much is taken of what strangers wrote. Each limit is far above what real inputs have; a variable raises it."""
+"""Limits on untrusted input. Each is far above the size of real inputs; a variable raises it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PATTERN_MEMORY = 8 << 20
 SET_MEMORY = 64 << 20
 # Of each stream of a node before its login is done.
 NODE_LOGIN = 1 << 20
-# Of each stream of a program of the host that is asked for facts, such as nvidia-smi.
+# Of each stream of a host program that reports facts, such as nvidia-smi.
 COMMAND_ANSWER = 1 << 20
 # Characters that are read of a container's facts about its machine: 64 GPUs have 4 KB.
 PROBE_ANSWER = 1 << 16
-# What a build asks a gateway for beyond what that serves: names that are kept, and characters of one.
+# A build's requests for names that a gateway does not serve: names that are kept, and characters of a name.
 GATEWAY_NAMES = 1000
 GATEWAY_NAME = 2000
-# Of a request of git, which names the commits that the client has: 50 bytes each, and a build has few.
+# Of a git request, which names the client's commits with 50 bytes each; a build has few.
 GIT_REQUEST = 16 << 20
 # Of the workspaces that a load unpacks unasked: sources of a paper and small data sets, some seconds of work.
 WORKSPACE_ENTRIES = 50_000
@@ -29,7 +29,7 @@ WORKSPACE_BYTES = 2 << 30
 
 @dataclass(frozen=True)
 class Limit:
-    """At most `default` of something, in bytes or as a count; `$REPROKIT_LIMIT_NAME` sets another number."""
+    """A limit in bytes or items; `$REPROKIT_LIMIT_NAME` overrides it."""
 
     name: str
     default: int
@@ -40,7 +40,7 @@ class Limit:
 
     @property
     def most(self) -> int:
-        """The limit in force. Raises UsageError if the variable is no number."""
+        """The limit in force. Raises UsageError if the variable is not a number."""
         text = os.environ.get(self.variable, "")
         if text and not (text.isascii() and text.isdigit() and len(text) < 19):
             raise UsageError(f"{text[:40]!r} is not an integer", f"${self.variable}")
@@ -53,16 +53,16 @@ class Limit:
     def _hint(self, enough: int) -> str:
         return f"if you trust it, raise the limit: {self.variable}={enough}"
 
-    def check(self, found: int, what: str, where: str = "") -> None:
-        """Raises UsageError if `found` is more; `what` continues "more than N ..."."""
-        if found > self.most:
-            raise UsageError(f"more than {self.most} {what}", where, self._hint(max(found, 2 * self.most)))
+    def check(self, count: int, what: str, where: str = "") -> None:
+        """Raises UsageError if `count` exceeds the limit; `what` continues "more than N ..."."""
+        if count > self.most:
+            raise UsageError(f"more than {self.most} {what}", where, self._hint(max(count, 2 * self.most)))
 
 
 # Each stream of a command in a container whose output is judged: more than any benchmark of a paper prints. As text it
 # takes up to four times that, and a failure's is copied.
 COMMAND_OUTPUT = Limit("COMMAND_OUTPUT", 16 << 20)
-# The same of git, pip and uv, and of a base's apt: the names of PyTorch's pull requests alone have 20 MB.
+# The same for git, pip and uv, and a base's apt: the names of PyTorch's pull requests alone have 20 MB.
 PROGRAM_OUTPUT = Limit("PROGRAM_OUTPUT", 64 << 20)
 # The samples of all runs of a benchmark, which become records with a limited number of values.
 SAMPLES = Limit("SAMPLES", 200_000)
@@ -92,12 +92,12 @@ CLAIM_SECONDS = Limit("CLAIM_SECONDS", 60)
 IMAGES = Limit("IMAGES", 256)
 # Layers of an image. Docker makes 127 at most, and overlayfs mounts 500.
 LAYERS = Limit("LAYERS", 500)
-# Folders inside each other, in what strangers or containers left. Sources of large projects have about 20.
+# Nested folders in files of strangers or containers. Sources of large projects have about 20.
 DEPTH = Limit("DEPTH", 64)
 # Entries of a tar, of a stranger's folder, or of all layers when packages are compared. Images with CUDA, conda and
 # torch have about 200 000.
 ENTRIES = Limit("ENTRIES", 300_000)
-# Paths looked at when the layers of images are applied: the folders of each name, and what a removed folder had.
+# Paths visited when the layers of images are applied: the folders of each name, and the content of removed folders.
 # An image of 300 000 files takes 3 million.
 LAYER_PATHS = Limit("LAYER_PATHS", 10_000_000)
 # Names and attributes of all entries of a layer that is compared. A layer of 200 000 files has 20 MB.
@@ -112,9 +112,9 @@ SOURCES = Limit("SOURCES", 16 << 20)
 PACKAGES = Limit("PACKAGES", 16 << 20)
 # A Debian package's control.tar: the largest have 10 MB of checksums, for 100 000 files.
 CONTROL = Limit("CONTROL", 32 << 20)
-# A file that is read from a container; for passwd and group, all of /etc before them.
+# A file that is read from a container; for passwd and group also the part of /etc before them.
 CONTAINER_FILE = Limit("CONTAINER_FILE", 64 << 20)
-# Bytes of a file that an export takes from a container, as its other name is excluded.
+# Bytes of a file that an export reads from a container because its other name is excluded.
 LINKED_FILE = Limit("LINKED_FILE", 64 << 30)
 # One report of a profiler: a trace of some minutes of training has about 1 GB.
 PROFILE = Limit("PROFILE", 4 << 30)
@@ -145,6 +145,6 @@ UNPACKED_RATIO = 200
 
 
 def check_unpacked(unpacked: int, packed: int, where: str) -> None:
-    """Refuse data that is almost only repetition, such as zeros. Raises UsageError."""
+    """Refuse data that is mostly repetition, such as zeros. Raises UsageError."""
     if unpacked > UNPACKED_RATIO * packed:
         UNPACKED.check(unpacked, f"bytes unpacked from {packed} bytes", where)

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class FrozenModel(BaseModel):
-    """A mapping of a document, without unknown keys. Its numbers are finite, as those of JSON are.
+    """A mapping of a document, without unknown keys. Its numbers are finite, as in JSON.
 
     Its validator is built at the first use, for a fast start.
     """

@@ -1,4 +1,4 @@
-"""Regular expressions of recipes, by RE2: linear time and bounded memory, whatever the pattern and the text.
+"""Regular expressions of recipes, by RE2: linear time and bounded memory for any pattern and text.
 
 Syntax: https://github.com/google/re2/wiki/Syntax. It has no lookaround and no backreferences.
 """
@@ -33,8 +33,8 @@ def compiled_bytes(pattern: str) -> re.Pattern[bytes]:
     import re2
 
     compiled(pattern)
-    found: re.Pattern[bytes] = re2.compile(pattern.encode(), _bytes_options())
-    return found
+    of_re2: re.Pattern[bytes] = re2.compile(pattern.encode(), _bytes_options())
+    return of_re2
 
 
 class PatternSet:

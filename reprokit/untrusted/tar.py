@@ -1,7 +1,7 @@
-"""Reading a tar as a stream, from the beginning to the end, with limits.
+"""Read a tar as a stream, with limits.
 
-tarfile reads extended headers of any size, in time that grows with the square of their size (CVE-2024-6232). Here it
-only parses single header blocks.
+tarfile reads extended headers of any size, in time that grows with the square of their size (CVE-2024-6232). So it
+only parses single header blocks here.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Stream:
 
 
 def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES) -> Iterator[tarfile.TarInfo]:
-    """The entries of a stream or an open file. The caller reads the body of one before it takes the next.
+    """The entries of a stream or an open file. The caller reads an entry's body before the next entry.
 
     Global headers are ignored, as in engines. Sparse files are refused, and headers that engines, GNU tar and Python
     read differently. Raises TarError and EOFError if the tar is damaged, UsageError naming `where` beyond a limit.
@@ -95,7 +95,7 @@ def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES)
             elif member.type == tarfile.XHDTYPE:
                 added = _records(content)
             is_global = member.type == tarfile.XGLTYPE
-            empty = "" in (added.get("path"), added.get("linkpath"))  # which Go passes over
+            empty = "" in (added.get("path"), added.get("linkpath"))  # Go ignores empty ones
             if empty or member.type in seen or (seen and is_global) or records.keys() & added.keys():
                 raise tarfile.ReadError("an extended header that readers understand differently")
             seen |= set() if is_global else {member.type}
@@ -107,7 +107,7 @@ def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES)
             raise tarfile.ReadError(f"{member.name!r} is a sparse file")
         if records:
             _apply(records, member)
-        # Python takes an old header for a folder's by the name in it, engines by the extended one.
+        # Python decides by the name in an old header whether it is a folder, engines by the extended one.
         old = first[156:157] == tarfile.AREGTYPE and "path" in records
         if old and member.isdir() != records["path"].endswith("/"):
             raise tarfile.ReadError(f"{member.name!r} is a file or a folder, as readers understand it")
@@ -119,20 +119,20 @@ def members(stream: Stream | IO[bytes], where: str = "", limit: Limit = ENTRIES)
     else:
         if not stream.tell():
             raise tarfile.ReadError("empty file")
-    while rest := stream.read(_BLOCK):
-        if any(rest):
+    while trailing := stream.read(_BLOCK):
+        if any(trailing):
             raise EOFError("a header is damaged")
 
 
 def _header(block: bytes) -> tarfile.TarInfo:
-    """One header block. Python joins a prefix to the name that other formats than ustar do not have."""
+    """Parse one header block. Python joins a prefix to the name, which only ustar has; undo it for other formats."""
     member = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
     if block[257:263] != _USTAR:
         name = block[:100].partition(b"\0")[0].decode("utf-8", "surrogateescape")
         member.name = name.rstrip("/") if member.isdir() else name
     elif block[508:512] == _STAR:
         raise tarfile.ReadError(f"{member.name!r} has the header of another format, star")
-    # Engines take times that are no numbers for a prefix, as Go before 1.8 wrote it.
+    # Engines read times that are not numbers as a prefix, which Go before 1.8 wrote.
     if block[257:265] == _GNU and not all(_OCTAL.fullmatch(block[at : at + 12]) for at in (345, 357)):
         raise tarfile.ReadError(f"{member.name!r} has times that are no numbers")
     return member
@@ -147,8 +147,8 @@ def _padded(size: int) -> int:
 
 
 def _records(content: bytes) -> dict[str, str]:
-    """The records of a PAX header (POSIX.1-2008, pax): `LENGTH KEY=VALUE` and a line break each."""
-    found, at = {}, 0
+    """The records of a PAX header (POSIX.1-2008, pax), each `LENGTH KEY=VALUE` and a line break."""
+    records, at = {}, 0
     while at < len(content):
         length, space, _ = content[at : at + _LENGTH].partition(b" ")
         end = at + int(length) if length.isdigit() else 0
@@ -156,8 +156,8 @@ def _records(content: bytes) -> dict[str, str]:
         key, equals, value = record.partition(b"=")
         if not space or not equals or content[end - 1 : end] != b"\n":
             raise tarfile.ReadError("an extended header is damaged")
-        found[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
-    return found
+        records[key.decode("utf-8", "surrogateescape")] = value.decode("utf-8", "surrogateescape")
+    return records
 
 
 def _apply(records: dict[str, str], member: tarfile.TarInfo) -> None:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-# As with git, colours pass, the text stays on the screen, and what fits is printed. `P` is the prompt.
+# As in git: keep colours, leave the text on the screen, quit if it fits. `P` is the prompt.
 _LESS = "FRXPs?e(END) .q leaves, space shows more$"
-# Of the first words of messages and findings: bold red, yellow, cyan, blue.
+# Colours of the first words of messages and findings: bold red, yellow, cyan, blue.
 _COLOURS = {
     "error": "1;31", "warning": "33", "cause": "33", "hint": "36", "remedy": "36", "unknown": "36", "info": "34",
 }  # fmt: skip
@@ -41,7 +41,7 @@ def escaped(text: str, *, lines: bool = False) -> str:
 
 
 def markdown(text: str) -> str:
-    """`text` as Markdown shows it, without markup, links or HTML."""
+    """`text` escaped for Markdown, so that it has no markup, links or HTML."""
     import html
 
     # GitHub makes links of `www.` and formulas of `$`.
@@ -73,8 +73,8 @@ def echo_labelled(label: str, text: str) -> None:
 
 
 def _coloured(stream: IO[str], message: str) -> str:
-    word, colon, rest = message.partition(":")
-    return f"{_in_colour(stream, word + colon)}{rest}"
+    word, colon, text = message.partition(":")
+    return f"{_in_colour(stream, word + colon)}{text}"
 
 
 def _in_colour(stream: IO[str], label: str) -> str:
@@ -96,7 +96,7 @@ def confirm(question: str) -> bool:
 
 
 def document(text: str, *, err: bool = False) -> None:
-    """Print several lines of our own, such as a Dockerfile: unchanged, but escaped on a terminal and in messages."""
+    """Print a document of reprokit, such as a Dockerfile: unchanged, but escaped on a terminal and in messages."""
     stream = sys.stderr if err else sys.stdout
     harmless = err or stream.isatty()  # a log of messages is shown in a terminal later
     _write(stream, escaped(text, lines=True) if harmless else text, "" if text.endswith("\n") else "\n")
@@ -104,7 +104,7 @@ def document(text: str, *, err: bool = False) -> None:
 
 @contextlib.contextmanager
 def paged() -> Iterator[None]:
-    """Show in `$PAGER`, by default less, what is printed meanwhile to a terminal that is too small for it."""
+    """Show the block's output in `$PAGER`, by default less, if the terminal is too small for it."""
     stream = sys.stdout
     if not stream.isatty():
         yield
@@ -181,7 +181,7 @@ class Output:
     """Writes the output of a container's command to a descriptor; escaped if that is a terminal."""
 
     def __init__(self, descriptor: int, *, raw: bool = False) -> None:
-        """`raw`: the user asked for a terminal for the command."""
+        """`raw`: the user requested a terminal for the command."""
         self._descriptor = descriptor
         self._raw = raw or not os.isatty(descriptor)
         decoder = codecs.getincrementaldecoder("utf-8")("backslashreplace")

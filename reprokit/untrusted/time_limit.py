@@ -1,4 +1,4 @@
-"""A limit on the processor time of code that reads a stranger's text: parsers of libraries have none of their own."""
+"""A limit on the processor time of code that reads a stranger's text: libraries' parsers have no limit."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _TooLong(BaseException):
 
 @contextlib.contextmanager
 def processor_time(seconds: float, what: str, where: str = "", hint: str = "make it shorter") -> Iterator[None]:
-    """Limit the block: UsageError names `what` and `where` if it computes longer. Blocks cannot be nested.
+    """Limit the block's processor time; beyond it raise UsageError with `what` and `where`. Blocks cannot be nested.
 
     Only the main thread gets signals: in other threads there is no limit.
     """
@@ -34,7 +34,7 @@ def processor_time(seconds: float, what: str, where: str = "", hint: str = "make
 
     before = signal.signal(signal.SIGPROF, stop)
     try:
-        # More than once: a library may run code whose exceptions Python drops.
+        # Repeat the signal: a library may run code whose exceptions Python drops.
         signal.setitimer(signal.ITIMER_PROF, seconds, _AGAIN_S)
         try:
             yield

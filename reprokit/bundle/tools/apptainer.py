@@ -1,7 +1,7 @@
 """An Apptainer definition file, and the SIF if Apptainer is installed.
 
 The format: apptainer.org/docs/user, "Definition Files". Apptainer reads ENV from the image, so the file states only
-where the image comes from, how commands start, and what the image is.
+the image's source, the start of commands, and a description.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def finish(path: Path) -> str:
 
 
 def _built(command: Sequence[str]) -> tuple[int | None, str]:
-    """The exit code, None after `_LIMIT_S`, and the output, of which each line is passed on as it comes."""
+    """Run the command, reporting each line of output. Return the exit code, None after `_LIMIT_S`, and the output."""
     log, shown = bytearray(), 0
     deadline = time.monotonic() + _LIMIT_S
     # In this process's group: Ctrl-C reaches Apptainer too, which removes its files.

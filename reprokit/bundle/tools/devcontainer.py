@@ -13,8 +13,8 @@ from reprokit.bundle.tools.tool import ToolJob
 from reprokit.container.mounts import WORKSPACE
 
 _HOME = "/tmp/home"
-# Docker resolves the source of a mount at each start. What runs in the container can replace a folder of the workspace
-# by a link to any place of the host, so each start first checks that there is none.
+# Docker resolves the source of a mount at each start. A process in the container can replace a folder of the workspace
+# by a link to any path of the host, so each start first checks that there is no link.
 _NO_LINKS = 'for folder; do test "$(realpath -- "$folder")" = "$folder" || exit 1; done'
 _GPUS: dict[str, bool | str] = {"required": True, "optional": "optional"}
 
@@ -27,7 +27,7 @@ def text(job: ToolJob) -> str:
     # Variables such as ${localEnv:TOKEN} are replaced in every text; a mount's parts are joined by commas.
     job.check(r"\$\{|,", "a dev container")
     variant = job.target.variant
-    found: dict[str, Any] = {
+    config: dict[str, Any] = {
         "name": job.target.label,
         "image": job.image,
         "workspaceMount": f"type=bind,source={job.workspace},target={WORKSPACE}",
@@ -41,11 +41,11 @@ def text(job: ToolJob) -> str:
         "runArgs": [f"--shm-size={variant.shm}"],
     }
     if variant.ports:
-        found["forwardPorts"] = list(variant.ports)
+        config["forwardPorts"] = list(variant.ports)
     if job.folders:
         sources = [str(job.workspace / source) for source in job.folders.values()]
-        found["initializeCommand"] = ["sh", "-c", _NO_LINKS, "sh", *sources]
-        found["mounts"] = [
+        config["initializeCommand"] = ["sh", "-c", _NO_LINKS, "sh", *sources]
+        config["mounts"] = [
             {"type": "bind", "source": source, "target": target}
             for source, target in zip(sources, job.folders, strict=True)
         ]
@@ -55,8 +55,8 @@ def text(job: ToolJob) -> str:
     if job.memory_gib:
         requires["memory"] = f"{job.memory_gib}gb"
     if requires:
-        found["hostRequirements"] = requires
-    return json.dumps(found, indent=2) + "\n"
+        config["hostRequirements"] = requires
+    return json.dumps(config, indent=2) + "\n"
 
 
 def finish(path: Path) -> str:

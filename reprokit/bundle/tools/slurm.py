@@ -51,7 +51,7 @@ def usual_path(job: ToolJob) -> Path:
 
 
 def options(job: ToolJob) -> list[str]:
-    """What sbatch is asked for."""
+    """The options of sbatch."""
     options = [f"--job-name={job.plain_name}", "--nodes=1", "--ntasks=1"]
     if job.memory_gib:
         options.append(f"--mem={job.memory_gib}G")
@@ -92,5 +92,5 @@ def finish(path: Path) -> str:
 
 
 def _in_braces(text: str) -> str:
-    """A default inside `"${NAME:-...}"`, where these characters keep their meaning."""
+    """A default inside `"${NAME:-...}"`: escape the characters that keep their meaning there."""
     return "".join(f"\\{char}" if char in '$`"\\}' else char for char in text)

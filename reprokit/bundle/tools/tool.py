@@ -1,4 +1,4 @@
-"""What every tool's file is made from."""
+"""The input of every tool's file, and its writing."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class ToolJob:
 
     @property
     def folders(self) -> Mapping[str, str]:
-        """The recipe's other folders: the path in the container, and the folder in the workspace, "" for all of it."""
+        """The recipe's mounts: the path in the container, and the folder in the workspace, "" for its root."""
         return {
             mount.target: posixpath.normpath(mount.source).removeprefix(".") for mount in self.target.variant.mounts
         }
@@ -52,7 +52,7 @@ class ToolJob:
 
     @property
     def memory_gib(self) -> int:
-        """Memory of the host in GiB, rounded up; 0 if the recipe asks for none."""
+        """Memory of the host in GiB, rounded up; 0 if the recipe requires none."""
         return -(-self.target.variant.requires.memory // _GIB)
 
     @property
@@ -60,7 +60,7 @@ class ToolJob:
         return -(-self.target.variant.requires.disk // _GIB)
 
     def check(self, forbidden: str, tool: str) -> None:
-        """Raises UsageError if a path has something with a meaning of its own in the tool's format."""
+        """Raises UsageError if a path has characters with a special meaning in the tool's format."""
         paths = [str(self.workspace), self.target.variant.workdir, *self.folders, *self.folders.values()]
         for path in paths:
             if match := re.search(forbidden, path):
@@ -76,15 +76,14 @@ class OtherTool(Protocol):
     def text(self, job: ToolJob) -> str: ...
 
     def finish(self, path: Path) -> str:
-        """Do what follows the writing of the file; returns a line for the user."""
+        """Run the tool's next step after the file is written; returns a line for the user."""
         ...
 
 
 def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
-    """Write the tool's file; returns its path and a line for the user. Raises UsageError if another file is there.
+    """Write the tool's file; returns its path and a line for the user. Raises UsageError if another file exists.
 
-    `out` is opened as the user named it. The usual path is in the current folder, perhaps a stranger's: no link in it
-    is followed.
+    `out` may be a link. The usual path is in the current folder, perhaps a stranger's: no link in it is followed.
     """
     path, content = out or tool.usual_path(job), tool.text(job).encode()
     try:

@@ -1,4 +1,4 @@
-"""The readers of the formats, and the files that each reads: a file is read by the first reader that takes it."""
+"""The readers of the formats, with patterns of their files: the first matching reader reads a file."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _ANY_SIZE = range(1 << 62)
 class Reader:
     """Reads one format. `paths` is a pattern of paths in the repository.
 
-    `most` is the largest file in bytes that it reads. Files of other sizes than `sizes` are of another format. `read`
-    returns what a file states. It raises UsageError or ValueError for a file that is not valid.
+    `most` is the size in bytes of the largest file that it reads. Files of other sizes than `sizes` have another
+    format. `read` returns the statements of a file. It raises UsageError or ValueError for an invalid file.
     """
 
     def __init__(
@@ -86,10 +86,10 @@ READERS: dict[str, Reader] = {
         documents.read_readme, r"(?i)readme(\.md|\.rst|\.txt)?|(docs/)?install\.md|installation\.md", 256 << 10
     ),
     "citation": Reader(documents.read_citation, r"CITATION\.cff|(?i:license|licence|copying)(\..*)?", 256 << 10),
-    # Most of a notebook are its pictures.
+    # Pictures make up most of a notebook.
     "notebook": Reader(code.read_notebook, r".*\.ipynb", 16 << 20),
     "python": Reader(code.read_python, r".*\.py"),
-    # Larger ones are mostly generated.
+    # Larger sources are mostly generated.
     "c": Reader(code.read_c, r".*\.(c|cc|cpp|cxx|cu|pyx|pxd|pxi)", sizes=range((256 << 10) + 1)),
     "lfs": Reader(git_files.read_lfs, r".*", sizes=range(100, 201)),
 }

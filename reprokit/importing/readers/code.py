@@ -16,12 +16,12 @@ from reprokit.importing.model import SourceFile, Statements
 from reprokit.importing.toml_tables import table, texts
 from reprokit.untrusted.documents import parsed
 
-# Beyond the last import at the left margin there are only those within functions.
+# Bytes that are parsed after the last import at the left margin: later imports are within functions.
 _AFTER = 2000
-# Packages that several distributions share, each with a module of its own in them.
+# Namespace packages: several distributions have modules in them.
 _SHARED = {"google"}
 _IMPORTS = {"import_statement", "import_from_statement"}
-# The nodes whose statements always run. Expressions are not searched: they may be nested without end.
+# The nodes whose statements always run. Expressions are not searched: their nesting has no limit.
 _HOLDS_STATEMENTS = {
     *("block", "ERROR", "for_statement", "while_statement", "else_clause", "with_statement"),
     *("match_statement", "case_clause"),
@@ -62,16 +62,16 @@ def _names_imported(node: Node) -> list[str]:
 
 
 def _imported(nodes: list[Node]) -> list[str]:
-    found = [child.child_by_field_name("name") if child.type == "aliased_import" else child for child in nodes]
-    return [_top(child) for child in found if child is not None and child.type == "dotted_name"]
+    names = [child.child_by_field_name("name") if child.type == "aliased_import" else child for child in nodes]
+    return [_top(child) for child in names if child is not None and child.type == "dotted_name"]
 
 
 def _top(node: Node) -> str:
-    first, *rest = text_of(node).replace(" ", "").split(".")
-    return ".".join([first, *rest[: first in _SHARED]])
+    first, *names = text_of(node).replace(" ", "").split(".")
+    return ".".join([first, *names[: first in _SHARED]])
 
 
-# As pytest collects. Modules of layers and tools have such names, too.
+# Files that pytest collects. Modules that are not tests can have such names, too.
 _TEST_FILE = re.compile(r"test_.+\.py|.+_test\.py")
 _TEST = re.compile(r"^[ \t]*(?:async )?def test", re.MULTILINE)
 
@@ -83,7 +83,7 @@ def read_python(file: SourceFile) -> Statements:
 
 
 _SHELLS = ("%%bash", "%%sh", "%%shell")
-# Other magics make a cell a file, a page, or code of another language.
+# Magics of cells with Python code; with others a cell is a file, a page, or another language.
 _PYTHON = ("%%time", "%%timeit", "%%capture", "%%prun", "%%px", "%%memit", "%%mprun", "%%skip", "%%heat")
 
 
@@ -98,9 +98,9 @@ def read_notebook(file: SourceFile) -> Statements:
             continue
         lines = "".join(texts(cell.get("source"))).splitlines()
         first = next((line for line in lines if line.strip()), "")
-        # The line of the file where the cell's first line is written; its further lines follow.
-        found = file.text.find(first[:40].replace("\\", "\\\\").replace('"', '\\"'), place)
-        place = max(place, found)
+        # The line of the file that has the cell's first line; the others follow it.
+        position = file.text.find(first[:40].replace("\\", "\\\\").replace('"', '\\"'), place)
+        place = max(place, position)
         line = file.text.count("\n", 0, place) + 1
         magic, *words = first.split() or [""]
         if magic in _SHELLS or (magic == "%%script" and words[:1] in (["bash"], ["sh"])):
@@ -122,12 +122,12 @@ _HEAD = 32 << 10  # characters in which includes are looked for
 def read_c(file: SourceFile) -> Statements:
     depth = 0
     for line, text in enumerate(file.text[:_HEAD].splitlines(), 1):
-        directive, _, rest = text.strip().removeprefix("#").strip().partition(" ")
+        directive, _, argument = text.strip().removeprefix("#").strip().partition(" ")
         if text.lstrip().startswith("#"):
             depth += directive.startswith("if") - (directive == "endif")
         else:
-            directive, _, rest = rest.partition(" from ") if directive == "cdef" else ("", "", "")
-        if depth == 0 and directive.strip() in ("include", "extern") and (header := _header(rest.strip())):
+            directive, _, argument = argument.partition(" from ") if directive == "cdef" else ("", "", "")
+        if depth == 0 and directive.strip() in ("include", "extern") and (header := _header(argument.strip())):
             yield file.states("library", header, line)
 
 

@@ -78,7 +78,7 @@ def read_readme(file: SourceFile) -> Statements:
 
 
 def _prose(file: SourceFile, line: str, number: int, before: str) -> Statements:
-    """The versions that a line names. `before` is the line above it, in which its first sentence may begin."""
+    """The versions that a line names. Its first sentence may begin in `before`, the line above it."""
     begun = ([part for part in _pattern("sentence").findall(before[-_LONGEST:]) if part] or [""])[-1]
     context = "" if begun.rstrip().endswith((".", "!", "?", ";", ":")) else begun
     for sentence in filter(None, _pattern("sentence").findall(line[:_LONGEST])):
@@ -88,7 +88,7 @@ def _prose(file: SourceFile, line: str, number: int, before: str) -> Statements:
 
 
 def _sentence(file: SourceFile, sentence: str, context: str, number: int) -> Statements:
-    """The versions that a sentence names. One that denies them excludes them; other negations are for the reader."""
+    """The versions that a sentence names. A denial excludes them; other negations are reported as unread."""
     denied = bool(_pattern("denial").search(context))
     doubted = bool(
         _pattern("doubt").search(_pattern("denial").sub("", context))
@@ -126,7 +126,7 @@ def _without_prompts(text: str) -> str:
 
 
 _LICENCES = ("license", "licence", "copying")
-# What a licence's text has, the most telling first.
+# Phrases of licence texts; the first match decides.
 _PHRASES = (
     ("GNU AFFERO GENERAL PUBLIC LICENSE", "AGPL-3.0"),
     ("GNU LESSER GENERAL PUBLIC LICENSE", "LGPL"),

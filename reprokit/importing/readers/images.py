@@ -27,27 +27,27 @@ def read_dockerfile(file: SourceFile) -> Statements:
         yield file.states("unread", str(error)[:_SHOWN], getattr(error, "line", None) or 1)
         return
     lines = file.text.split("\n")
-    known: dict[str, str] = {}
+    variables: dict[str, str] = {}
     stages: dict[str, str] = {}
     bases: list[tuple[str, int]] = []
     for step in steps:
-        here, words = step.start_line, step.args
+        line, words = step.start_line, step.args
         if step.name == "FROM" and words:
-            named = _expanded(words[0], known)
-            bases.append((stages.get(named, named), here))
+            named = _expanded(words[0], variables)
+            bases.append((stages.get(named, named), line))
             if len(words) == 3 and words[1].lower() == "as":
                 stages[words[2]] = bases[-1][0]
         elif step.name in ("ARG", "ENV"):
             pairs = zip(words[::3], words[1::3], strict=False) if step.name == "ENV" else _defaults(words)
             for name, text in pairs:
-                known[name] = _expanded(_unquoted(text), known)[:_LONGEST]
-                if step.name == "ENV" and name.isidentifier() and "$" not in known[name]:
-                    yield file.states("env", f"{name}={known[name]}", here)
+                variables[name] = _expanded(_unquoted(text), variables)[:_LONGEST]
+                if step.name == "ENV" and name.isidentifier() and "$" not in variables[name]:
+                    yield file.states("env", f"{name}={variables[name]}", line)
         elif step.name == "RUN":
-            yield from script_statements(file.part(_script(lines, step, known), here))
+            yield from script_statements(file.part(_script(lines, step, variables), line))
         elif step.name == "ADD" and "://" in step.original:
             added = step.original.split(None, 1)[1]
-            yield file.states("unread", f"what this adds: {added[:_SHOWN]}", here)
+            yield file.states("unread", f"what this adds: {added[:_SHOWN]}", line)
     # The last stage is the image, so it comes first. A stage that continues another one has its base.
     last: dict[str, int] = {}
     for image, line in reversed(bases):
@@ -67,16 +67,16 @@ def image_statements(file: SourceFile, image: str, line: int) -> Statements:
         yield file.states("python", f"=={series}.*", line)
     elif name == "cuda" and "." in series:
         yield file.states("cuda", f"=={series}.*", line)
-    elif name == "pytorch" and "." in series and "nvidia/pytorch" not in image:  # whose tags are months
+    elif name == "pytorch" and "." in series and "nvidia/pytorch" not in image:  # NVIDIA's tags are months
         yield file.states("package", f"torch=={number}", line)
     for part in tag.split("-")[1:]:
         if part.startswith("cuda") and part[4:5].isdigit():
             yield file.states("cuda", f"=={part.removeprefix('cuda')}.*", line)
 
 
-def _expanded(text: str, known: dict[str, str]) -> str:
-    """The text with the values of its variables. They may name each other, so it is limited."""
-    return Template(text).safe_substitute(known) if text.count("$") <= _MOST_VARIABLES else text
+def _expanded(text: str, variables: dict[str, str]) -> str:
+    """The text with the values of its variables; their number is limited, as they may name each other."""
+    return Template(text).safe_substitute(variables) if text.count("$") <= _MOST_VARIABLES else text
 
 
 def _defaults(words: list[str]) -> Iterator[tuple[str, str]]:
@@ -93,13 +93,13 @@ def _unquoted(text: str) -> str:
     return text.strip("\"'")
 
 
-def _script(lines: list[str], step: DockerfileInstruction, known: dict[str, str]) -> str:
-    """The script of a RUN as a shell reads it, each line where it stands in the file."""
+def _script(lines: list[str], step: DockerfileInstruction, variables: dict[str, str]) -> str:
+    """The script of a RUN as a shell reads it, with the line numbers of the file."""
     if step.json:
         return shlex.join(step.args)
-    inside = sum(each.content.count("\n") + 1 for each in step.heredocs)
+    inside = sum(heredoc.content.count("\n") + 1 for heredoc in step.heredocs)
     own, body = lines[step.start_line - 1 : step.end_line - inside], lines[step.end_line - inside : step.end_line]
-    # The builder drops lines of comments, which a shell would take for the end of the command.
+    # The builder drops comment lines; a shell would end the command there.
     kept = ["\\" if line.lstrip().startswith("#") else line for line in own]
     kept[0] = kept[0].lstrip()[len("RUN") :]
     script = _without_options("\n".join(kept))
@@ -107,7 +107,7 @@ def _script(lines: list[str], step: DockerfileInstruction, known: dict[str, str]
         script = "\n" * len(own) + "\n".join(line.lstrip("\t") for line in body[:-1])
     elif body:
         script += "\n" + "\n".join(line.lstrip("\t") for line in body)
-    return _expanded(script, known)
+    return _expanded(script, variables)
 
 
 def _without_options(script: str) -> str:

@@ -1,4 +1,4 @@
-"""`CMakeLists.txt` and Makefiles: versions, languages, libraries, C++ standard, GPU architectures and installs."""
+"""`CMakeLists.txt` and Makefiles: versions, languages, libraries, C++ standards, GPU architectures and installs."""
 
 from __future__ import annotations
 

@@ -18,14 +18,12 @@ _LONGEST_TEXT = 200
 
 def poetry_statements(file: SourceFile, poetry: Mapping[str, Any]) -> Statements:
     """The statements of `[tool.poetry]`."""
-    here = "[tool.poetry]"
     for key in ("name", "version", "license"):
         if isinstance(value := poetry.get(key), str):
             subject = {"name": "project", "license": "licence"}.get(key, key)
-            yield file.states(subject, value, file.line_of(here, key))  # type: ignore[arg-type]
-    header = "[tool.poetry.dependencies]"
+            yield file.states(subject, value, file.line_of("[tool.poetry]", key))  # type: ignore[arg-type]
     for name, value in table(poetry, "dependencies").items():
-        yield from _dependency(file, header, name, value, None)
+        yield from _dependency(file, "[tool.poetry.dependencies]", name, value, None)
     for name, value in table(poetry, "dev-dependencies").items():
         yield from _dependency(file, "[tool.poetry.dev-dependencies]", name, value, "test")
     for group, content in table(poetry, "group").items():
@@ -45,7 +43,7 @@ def index_statements(file: SourceFile, sources: Any) -> Statements:
 def source_statements(
     file: SourceFile, name: str, fields: Mapping[str, Any], line: int, scope: Scope | None
 ) -> Statements:
-    """The statement of a dependency that is installed from git, an address or a path; none for one of an index."""
+    """The statement of a dependency that is installed from git, an address or a path; none for an index."""
     place = str(fields.get("path") or fields.get("file") or fields.get("url") or "")
     if isinstance(git := fields.get("git"), str):
         commit = fields.get("rev") or fields.get("ref") or fields.get("tag") or fields.get("branch")
@@ -79,7 +77,7 @@ def _dependency(
 
 
 def specifier(constraint: str) -> str:
-    """A constraint such as `^1.2` as a specifier of PEP 440; the last range of several."""
+    """A constraint such as `^1.2` as a specifier of PEP 440; only its last range."""
     if len(constraint) > _LONGEST_TEXT:
         raise ValueError(f"a version constraint has {len(constraint)} characters")
     try:

@@ -35,7 +35,7 @@ def read(file: SourceFile) -> Statements:
     for key, scope in (("dependencies", None), ("optional-dependencies", "other")):
         for name in _files(dynamic.get(key, {})):
             yield file.states("include", f"-r {name}", file.line_of("[tool.setuptools.dynamic", name), scope)  # type: ignore[arg-type]
-    # Last, as they end the reading if they are not valid.
+    # Last: invalid groups end the reading.
     pyproject = Pyproject.model_validate({"dependency-groups": table(data, "dependency-groups")})
     for group in pyproject.groups:
         for text in pyproject.group(group, file.path):
@@ -56,20 +56,20 @@ def _uv(file: SourceFile, uv: Mapping[str, Any]) -> Statements:
 
 
 def _project(file: SourceFile, project: Mapping[str, Any]) -> Statements:
-    here = "[project]"
+    header = "[project]"
     if name := project.get("name"):
-        yield file.states("project", name, file.line_of(here, "name"))
+        yield file.states("project", name, file.line_of(header, "name"))
     if version := project.get("version"):
-        yield file.states("version", version, file.line_of(here, "version"))
+        yield file.states("version", version, file.line_of(header, "version"))
     if python := project.get("requires-python"):
-        yield file.states("python", python, file.line_of(here, "requires-python"))
+        yield file.states("python", python, file.line_of(header, "requires-python"))
     licence = project.get("license")
     if text := licence if isinstance(licence, str) else table(licence).get("text"):
-        yield file.states("licence", str(text).strip().partition("\n")[0], file.line_of(here, "license"))
+        yield file.states("licence", str(text).strip().partition("\n")[0], file.line_of(header, "license"))
     for text in texts(project.get("dependencies", [])):
         yield file.states("package", text, file.line_of("dependencies", text))
     for text in texts(project.get("classifiers", [])):
-        yield from classifier(file, text, file.line_of(here, text))
+        yield from classifier(file, text, file.line_of(header, text))
     yield from _groups(file, "optional-dependencies", table(project, "optional-dependencies"))
 
 
@@ -80,15 +80,15 @@ def _groups(file: SourceFile, header: str, groups: Mapping[str, Any]) -> Stateme
 
 
 def _flit(file: SourceFile, metadata: Mapping[str, Any]) -> Statements:
-    here = "[tool.flit.metadata]"
+    header = "[tool.flit.metadata]"
     if name := metadata.get("dist-name") or metadata.get("module"):
-        yield file.states("project", name, file.line_of(here, str(name)))
+        yield file.states("project", name, file.line_of(header, str(name)))
     if python := metadata.get("requires-python"):
-        yield file.states("python", python, file.line_of(here, "requires-python"))
+        yield file.states("python", python, file.line_of(header, "requires-python"))
     scopes: list[tuple[str, Scope | None]] = [("requires", None), ("dev-requires", "test")]
     for key, scope in scopes:
         for text in texts(metadata.get(key, [])):
-            yield file.states("package", text, file.line_of(here, text), scope)
+            yield file.states("package", text, file.line_of(header, text), scope)
     yield from _groups(file, "requires-extra", table(metadata, "requires-extra"))
 
 

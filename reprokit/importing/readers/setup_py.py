@@ -31,7 +31,7 @@ class Module:
         self._added: dict[str, list[ast.expr]] = {}
         self.conditional: list[ast.expr] = []
         self._functions: dict[str, ast.AST] = {}
-        self._opened: dict[ast.expr, list[ast.expr]] = {}  # of a value that is read from a file, what opens it
+        self._opened: dict[ast.expr, list[ast.expr]] = {}  # by value read from a file, the calls that open the file
         self._steps = 0
         self._versioned: dict[str, str] | None = None
         optional = set(_under_features(self._tree))
@@ -78,7 +78,7 @@ class Module:
                     yield node
 
     def uses(self, name: str) -> Iterator[ast.expr]:
-        """Where a name is used in any branch, called or not; its import is no use."""
+        """Every use of a name, called or not, except its import."""
         for node in ast.walk(self._tree):
             if (isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load)) or (
                 isinstance(node, ast.Attribute) and node.attr == name
@@ -92,7 +92,7 @@ class Module:
                 yield node.value, node.lineno
 
     def value(self, node: ast.expr, depth: int = 0) -> object:
-        """The text, list or other literal of an expression; an object of no type for anything computed."""
+        """The literal value of an expression; `_UNKNOWN` for anything computed."""
         self._steps += 1
         if depth > _DEPTH or self._steps > _STEPS:
             return _UNKNOWN
@@ -127,7 +127,7 @@ class Module:
             else:
                 yield from (text for text in (*left, *right) if not text[0].lstrip().startswith(";"))
         elif isinstance(node, ast.Name):
-            # Which branch runs is not known here; the first that is not empty is taken.
+            # Any branch may run; take the first that is not empty.
             branches = (list(self.texts(behind, depth + 1)) for behind in self._names.get(node.id, ()))
             yield from next(filter(None, branches), [])
             for added in self._added.get(node.id, ()):
@@ -136,10 +136,10 @@ class Module:
             yield from self.texts(node.body, depth + 1)
         elif isinstance(node, ast.Subscript):
             key = self.value(node.slice)
-            known = [inner for member, inner in self.items(node.value, depth + 1) if member == key]
-            for inner in known:
+            values = [inner for member, inner in self.items(node.value, depth + 1) if member == key]
+            for inner in values:
                 yield from self.texts(inner, depth + 1)
-            if not known and isinstance(key, str) and (text := self._requirements().get(canonicalize_name(key))):
+            if not values and isinstance(key, str) and (text := self._requirements().get(canonicalize_name(key))):
                 yield text, node.lineno
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             # A function of the module that picks requirements by their names.
@@ -151,25 +151,25 @@ class Module:
             yield value, node.lineno
 
     def items(self, node: ast.expr, depth: int = 0) -> list[tuple[str, ast.expr]]:
-        """The keys that are texts and the values of a dict, of `dict(...)`, or of a name of one."""
+        """The text keys and the values of a dict, of `dict(...)`, or of a name of a dict."""
         self._steps += 1
         if depth > _DEPTH or self._steps > _STEPS:
             return []
-        found: list[tuple[str, ast.expr]] = []
+        items: list[tuple[str, ast.expr]] = []
         if isinstance(node, ast.Dict):
             for key, value in zip(node.keys, node.values, strict=True):
                 if key is None:
-                    found += self.items(value, depth + 1)
+                    items += self.items(value, depth + 1)
                 elif isinstance(name := self.value(key), str):
-                    found.append((name, value))
+                    items.append((name, value))
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict":
-            found += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
+            items += [(keyword.arg, keyword.value) for keyword in node.keywords if keyword.arg]
         elif isinstance(node, ast.Name):
             branches = (self.items(behind, depth + 1) for behind in self._names.get(node.id, ()))
-            found += next(filter(None, branches), [])
+            items += next(filter(None, branches), [])
             for added in self._added.get(node.id, ()):
-                found += self.items(added, depth + 1)
-        return found
+                items += self.items(added, depth + 1)
+        return items
 
     def _requirements(self) -> dict[str, str]:
         """Every text of the module that is a requirement with a version, by its project."""
@@ -177,13 +177,13 @@ class Module:
             self._versioned = {}
             for node in _stated(self._tree):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 200:
-                    found = valid_requirement(node.value)
-                    if found and (found.specifier or found.name not in self._versioned):
-                        self._versioned[canonicalize_name(found.name)] = node.value
+                    requirement = valid_requirement(node.value)
+                    if requirement and (requirement.specifier or requirement.name not in self._versioned):
+                        self._versioned[canonicalize_name(requirement.name)] = node.value
         return self._versioned
 
     def complete(self, node: ast.expr, depth: int = 0) -> bool:
-        """Whether `texts` gives everything that the expression can have."""
+        """Whether `texts` returns every possible text of the expression."""
         self._steps += 1
         if depth > _DEPTH or self._steps > _STEPS:
             return False
@@ -217,12 +217,12 @@ class Module:
                         yield from self.strings_behind(behind, depth + 1)
 
 
-# What a condition names if it asks for the Python or the system; others ask for a feature.
+# Names in conditions on Python or the system; other conditions are on a feature.
 _PLATFORM = {"sys", "platform", "version_info", "python_version", "PY2", "PY3", "__name__"}
 
 
 def _under_features(tree: ast.AST) -> Iterator[ast.AST]:
-    """The nodes that run only if a feature is asked for: `if with_mpi():`, but not `if not on_rtd:`."""
+    """The nodes that run only with an optional feature: `if with_mpi():`, but not `if not on_rtd:`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and isinstance(node.test, (ast.Call, ast.Name, ast.Attribute)):
             names = {n.id for n in ast.walk(node.test) if isinstance(n, ast.Name)}
@@ -249,7 +249,7 @@ _EXTENSIONS = {"CUDAExtension": "torch-cuda", "CppExtension": "torch", "Extensio
                "Pybind11Extension": "pybind11", "CMakeExtension": "cmake", "RustExtension": "rust",
                "cffi_modules": "cffi"}  # fmt: skip
 _CHOSEN = ("CUDAExtension", "CppExtension")
-# Calls whose first argument is no module.
+# Calls whose first argument is not a module name.
 _UNNAMED = ("cythonize", "cffi_modules")
 
 
@@ -271,15 +271,15 @@ def read(file: SourceFile) -> Statements:
             if valid_requirement(text):
                 yield file.states("package", text, line, "other")
     for text, line in module.constants():
-        # What it looks for before it compiles: a header, or the program that knows a library's flags.
+        # The script checks for these before it compiles: headers, and programs that print a library's flags.
         if text.endswith((".h", "-config", "_config")) and " " not in text:
             yield file.states("library", text, line)
         elif "-fopenmp" in text:
             yield file.states("library", "OpenMP", line)
     for name, extension in _EXTENSIONS.items():
         # `kind = CUDAExtension if with_cuda else CppExtension` calls neither by its name.
-        for found in module.uses(name) if name in _CHOSEN else module.calls(name):
-            yield file.states("extension", extension, found.lineno)
+        for use in module.uses(name) if name in _CHOSEN else module.calls(name):
+            yield file.states("extension", extension, use.lineno)
         for call in module.calls(name):
             yield from _extension(file, module, call, name)
 
@@ -292,7 +292,7 @@ def _extension(file: SourceFile, module: Module, call: ast.Call, kind: str) -> S
     named = [*call.args[:1], *(keyword.value for keyword in call.keywords if keyword.arg == "name")]
     for value in named if kind not in _UNNAMED else ():
         if isinstance(own := module.value(value), str):
-            # What is compiled for CUDA is not made everywhere.
+            # An extension for CUDA is not built everywhere.
             yield file.states("module", own.partition(".")[0], call.lineno, "other" if "CUDA" in kind else "build")
 
 
@@ -324,16 +324,16 @@ def _keyword(file: SourceFile, module: Module, key: str, value: ast.expr) -> Sta
 
 
 def _requirements(file: SourceFile, module: Module, key: str, value: ast.expr, scope: Scope | None) -> Statements:
-    found = list(module.texts(value))
-    for text, line in found:
+    stated = list(module.texts(value))
+    for text, line in stated:
         for part in text.splitlines():
             if part.strip() and not part.strip().startswith("#"):
                 yield file.states("package", part, line, scope)
     if module.complete(value):
         return
-    # What is computed mostly comes from a file that the expression, or a function that it calls, names.
+    # A computed list mostly comes from a file that the expression, or a function that it calls, names.
     names = [(text, line) for text, line in module.strings_behind(value) if text.endswith((".txt", ".in"))]
     for name, line in names:
         yield file.states("include", f"-r {name}", line, scope)
-    if not names and not found:
+    if not names and not stated:
         yield file.states("unread", f"{key} is computed", value.lineno, scope)

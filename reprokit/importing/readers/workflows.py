@@ -1,4 +1,4 @@
-"""Runs of GitHub Actions, GitLab, CircleCI and Travis: the Python versions, packages and commands that they prove."""
+"""Workflows of GitHub Actions, GitLab, CircleCI and Travis: the tested Python versions, packages and commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def read(file: SourceFile) -> Statements:
 
 def _jobs(jobs: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The jobs that run the code."""
-    return {job: table(each) for job, each in jobs.items() if not any(word in str(job).lower() for word in _LINT)}
+    return {name: table(job) for name, job in jobs.items() if not any(word in str(name).lower() for word in _LINT)}
 
 
 def _github(file: SourceFile, document: yaml.Document) -> Statements:
@@ -48,7 +48,7 @@ def _travis(file: SourceFile, document: yaml.Document) -> Statements:
 
 
 def _gitlab(file: SourceFile, document: yaml.Document) -> Statements:
-    """The images and scripts of all jobs, and of what stands outside of them for all."""
+    """The images and scripts of all jobs, and the defaults outside of them."""
     jobs = [((job,), content) for job, content in _jobs(table(document.data)).items()]
     for place, job in [((), table(document.data)), *jobs]:
         yield from _image(file, table(job, "image").get("name") or job.get("image"), document.line((*place, "image")))
@@ -68,24 +68,24 @@ def _circleci(file: SourceFile, document: yaml.Document) -> Statements:
 
 
 def _commands(file: SourceFile, document: yaml.Document, path: yaml.Path, value: Any) -> Statements:
-    """What the commands at `path` install: a text, or a list of texts."""
+    """The statements of the commands at `path`: a text, or a list of texts."""
     for number, command in enumerate(texts(value)):
         line = document.line((*path, number) if isinstance(value, list) else path)
         yield from script_statements(file.part(command, line + ("\n" in command)), runs=True)
 
 
 def _image(file: SourceFile, image: Any, line: int) -> Statements:
-    """The image of a job. Its Python is one that is tested."""
+    """The image of a job. Its Python counts as tested."""
     for statement in image_statements(file, image, line) if isinstance(image, str) and "$" not in image else ():
         tested = statement.value.removeprefix("==").removesuffix(".*")
         yield replace(statement, subject="tested", value=tested) if statement.subject == "python" else statement
 
 
 def _versions(file: SourceFile, document: yaml.Document, path: yaml.Path, value: Any) -> Statements:
-    """Versions as they are written: YAML reads 3.10 as 3.1."""
-    for number, one in enumerate(value if isinstance(value, list) else [value]):
+    """Tested versions, from the text of the file: YAML reads 3.10 as 3.1."""
+    for number, version in enumerate(value if isinstance(value, list) else [value]):
         place = (*path, number) if isinstance(value, list) else path
-        text = document.text(place) or str(one)
+        text = document.text(place) or str(version)
         parts = text.strip("'\"").split(".")
         if parts[0] == "3" and len(parts) > 1 and parts[1].isdigit():
             yield file.states("tested", f"3.{parts[1]}", document.line(place))
