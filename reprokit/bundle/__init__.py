@@ -1,1 +1,1 @@
-"""Images as one file: written from an engine, read and checked, given to another engine."""
+"""Images as one file: written from an engine, read and checked, loaded into another engine."""

@@ -1,4 +1,4 @@
-"""The layers and packages of images, and two images compared."""
+"""The layers and packages of images, and the comparison of two images."""
 
 from __future__ import annotations
 

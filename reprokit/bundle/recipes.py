@@ -119,7 +119,7 @@ class Recipes:
                     raise UsageError(problem, str(home / path), "move the recipe, or name another folder")
 
     def put(self, folder: Path, store: Store) -> None:
-        """Write them into a folder. Raises UsageError for a link on the way, OSError."""
+        """Write the recipes into a folder. Raises UsageError for a link in the way, OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, contents in self.files.items():
             home = self.home(folder, name)

@@ -40,7 +40,7 @@ _EXCLUDED = {"__pycache__", ".pytest_cache"}
 _MOST_STEPS = 256
 _LONGEST_PATH = 4096  # of Linux
 _SHOWN_LINKS = 10
-# Links are made last: until then all names and link targets are in memory, at most so many characters of them.
+# Characters of all names and link targets, which are in memory until the links are made.
 _MOST_NAMES = 16 << 20
 
 

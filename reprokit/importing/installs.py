@@ -1,4 +1,4 @@
-"""The commands of shell text, and what they install: pip, conda, apt, git and the environment that they set.
+"""The commands of shell text, their installs (pip, conda, apt, git) and the environment that they set.
 
 Shell text is read by the grammar of tree-sitter. Nothing is expanded or run.
 """

@@ -1,4 +1,4 @@
-"""What the files of a repository state, each statement with the file and line that it comes from."""
+"""The statements of a repository's files, each with its file and line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Subject = Literal[
     "base", "env", "library", "submodule", "extension", "import", "module", "test",
     "project", "version", "title", "licence", "command", "lfs", "unread",
 ]  # fmt: skip
-# What a statement is for: to run the code, to build it, to test it, or something that a recipe can do without.
+# The purpose of a statement: running, building or testing the code, or something that a recipe does not need.
 Scope = Literal["run", "build", "test", "example", "other"]
 
 
@@ -123,7 +123,7 @@ def scope_of_group(name: str) -> Scope:
 
 
 def scope_of_path(path: str) -> Scope:
-    """What a file is for, by its folders and, for lists of requirements, by its name."""
+    """The purpose of a file, by its folders and, for lists of requirements, by its name."""
     *parents, name = path.lower().split("/")
     stem, folders = name.rpartition(".")[0], {folder.removeprefix(".") for folder in parents}
     if folders & _TEST_FOLDERS and folders & set(_DATA):

@@ -46,7 +46,7 @@ _WEEK_S = 7 * 86400
 _BLOCK = 1 << 20
 _GZIP_LEVEL = 1  # a third faster than level 2, and 4 % larger
 _LOOK_EVERY_S = 0.1
-_PAUSES_S = (1, 2, 4, 8, 16)  # before attempts after attempts without progress
+_PAUSES_S = (1, 2, 4, 8, 16)  # before repeated attempts without progress
 _WITH_ARCHIVE = 1.5  # an archive of compressed layers has about half of their uncompressed size
 HERE = "here"
 

@@ -168,7 +168,7 @@ def _options(target: Target, at: tuple[str | int, ...], spec: BlockSpec, given: 
 
 
 def _problem(option: OptionSpec, value: Any, sources: list[str]) -> str:
-    """What is wrong with an option's value, or ""."""
+    """The fault of an option's value, or ""."""
     if type(value) is not _TYPES[option.type]:
         return f"must be a {option.type}, not {value!r}"
     if option.type == "source" and not value and not option.required:

@@ -7,22 +7,22 @@ from dataclasses import dataclass
 
 from reprokit.errors import UsageError
 
-# Sizes in bytes. Of RE2's program and caches for one pattern.
+# Sizes in bytes. RE2's program and caches for one pattern.
 PATTERN_MEMORY = 8 << 20
-# Of RE2's program and caches for the patterns of all rules that explain logs.
+# RE2's program and caches for the patterns of all rules that explain logs.
 SET_MEMORY = 64 << 20
-# Of each stream of a node before its login is done.
+# Each output stream of a node before its login is done.
 NODE_LOGIN = 1 << 20
-# Of each stream of a host program that reports facts, such as nvidia-smi.
+# Each output stream of a host program that reports facts, such as nvidia-smi.
 COMMAND_ANSWER = 1 << 20
 # Characters that are read of a container's facts about its machine: 64 GPUs have 4 KB.
 PROBE_ANSWER = 1 << 16
 # A build's requests for names that a gateway does not serve: names that are kept, and characters of a name.
 GATEWAY_NAMES = 1000
 GATEWAY_NAME = 2000
-# Of a git request, which names the client's commits with 50 bytes each; a build has few.
+# A git request, which names the client's commits with 50 bytes each; a build has few.
 GIT_REQUEST = 16 << 20
-# Of the workspaces that a load unpacks unasked: sources of a paper and small data sets, some seconds of work.
+# Workspaces that a load unpacks without consent: sources of a paper and small data sets, some seconds of work.
 WORKSPACE_ENTRIES = 50_000
 WORKSPACE_BYTES = 2 << 30
 

@@ -83,7 +83,7 @@ class OtherTool(Protocol):
 def write(tool: OtherTool, job: ToolJob, out: Path | None) -> tuple[Path, str]:
     """Write the tool's file; returns its path and a line for the user. Raises UsageError if another file exists.
 
-    `out` may be a link. The usual path is in the current folder, perhaps a stranger's: no link in it is followed.
+    Links in `out` are followed. The usual path is in the current folder, perhaps a stranger's: no link is followed.
     """
     path, content = out or tool.usual_path(job), tool.text(job).encode()
     try:

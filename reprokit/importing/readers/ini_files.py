@@ -37,7 +37,7 @@ _OPTIONS = {
 
 
 def plugin_statements(file: SourceFile, required: Any, options: Any) -> Statements:
-    """What `required_plugins` and `addopts` need, each a text or a list of texts."""
+    """The plugins that `required_plugins` and `addopts` need, each a text or a list of texts."""
     named = [(text, text) for text in _words(required)]
     named += [(plugin, word) for word in _words(options) if (plugin := _plugin_of(word))]
     for plugin, word in dict(named).items():
@@ -53,7 +53,7 @@ def _words(value: Any) -> list[str]:
         return list(texts(value))
     try:
         return shlex.split(value, comments=True)
-    except ValueError:  # a quote without its other
+    except ValueError:  # an unclosed quote
         return value.split()
 
 
