@@ -1,6 +1,6 @@
 """The file that becomes a bundle: a tar beside its target that survives a kill at any point and is resumed.
 
-An entry's header is written after its content, over a block of zeros that every reader takes for the end. So the
+An entry's header is written after its content, over a block of zeros, which is the end for every reader. So the
 entries before that block are complete whenever the process dies, and the file is not yet a bundle. One process writes
 it at a time.
 """

@@ -79,7 +79,7 @@ def _torch_build(
 
 
 def _with_version(decision: Decision, tree: Tree) -> Decision:
-    """The decision with the version of the commit's tag, or with a question if git's history has it."""
+    """The decision with the version of the commit's tag, or a question if only git's history has the version."""
     if decision.version or not decision.counts_version:
         return decision
     if tree.release:

@@ -286,7 +286,7 @@ def no_engine(connection: SshConnection, output: str) -> EngineError:
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """The answer of a node. Unknown parts are None, and `error` says why."""
+    """The answer of a node. Unknown parts are None; `error` is the reason."""
 
     node: Node
     seen: NodeFacts | None = None

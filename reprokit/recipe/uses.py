@@ -62,7 +62,7 @@ class Use:
 
     @property
     def bounds(self) -> list[str]:
-        """The bounds of its wheel that hold for the version."""
+        """The bounds that apply to the version of its wheel."""
         if not self.spec.bounds:
             return []
         version = exact_version(Requirement(self.wheel))

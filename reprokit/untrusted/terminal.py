@@ -1,7 +1,7 @@
 """The only module that prints. Text from outside (names, paths, output, errors) cannot control the terminal.
 
 Control and format characters (ESC, C1, bidirectional overrides, zero width, lone surrogates) are printed as escapes.
-The output of a command in a container is unchanged in a file, a pipe, or a terminal that the user asked for (`-t`).
+The output of a command in a container is unchanged in a file, a pipe, or a terminal that the user requested (`-t`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Files with which other tools run a recipe's image: one tool a module.
 
-Their formats have substitutions and separators of their own, in which a recipe's text must not take part.
+Their formats have substitutions and separators of their own, which a recipe's text must not trigger.
 """
 
 from __future__ import annotations
