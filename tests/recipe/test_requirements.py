@@ -305,7 +305,7 @@ def test_a_command_opens_and_parses_each_file_once(tmp_path: Path, monkeypatch: 
     assert not resolved_versions(chosen) and needed_lock(chosen) == fresh_lock(chosen, rendered) == lock
     assert freshness(chosen, {INPUTS: rendered.locked_hash(lock)}) == "current"
     assert stale_image(chosen, {}).remedy == "`reprokit build paper:v` renews it"
-    assert request_of(chosen, rendered, "x86_64").wheels and known_differences(chosen) == {}
+    assert request_of(chosen, rendered, "x86_64").target.wheels and known_differences(chosen) == {}
     assert {Path(name).name for name in chosen.side_files} == {Path(name).name for name in FILES}
     assert {Path(name).name: opened[Path(name).name] for name in FILES} == dict.fromkeys(
         map(os.path.basename, FILES), 1
