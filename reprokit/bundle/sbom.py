@@ -15,7 +15,7 @@ from reprokit import __version__
 from reprokit.bundle.model import ImageMetadata, Part, part_path
 from reprokit.errors import UsageError
 from reprokit.oci.model import digest_of
-from reprokit.supply.kinds import kinds
+from reprokit.supply.kinds import all_kinds
 from reprokit.supply.kinds.kind import SbomEntry
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import VariantLock
@@ -70,7 +70,7 @@ def _entries(lock: VariantLock) -> Iterator[SbomEntry]:
         name = posixpath.basename(plain).partition(":")[0]
         qualifiers = {"repository_url": plain.rpartition(":")[0] or plain}
         yield SbomEntry("oci", None, name, lock.base.digest, qualifiers, component="container")
-    for kind in kinds():
+    for kind in all_kinds():
         yield from kind.sbom_entries(lock)
 
 

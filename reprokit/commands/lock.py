@@ -140,10 +140,10 @@ def _lock(targets: list[Target], update: list[str], data: bool, as_of: str, forc
 
 def _counts(lock: VariantLock) -> dict[str, Any]:
     """The number of inputs of each kind, and the bytes of all files."""
-    from reprokit.supply.kinds import kinds
+    from reprokit.supply.kinds import all_kinds
 
     total = sum(locked.size for locked in lock.locked_inputs())
-    return {"inputs": {kind.name: len(getattr(lock, kind.name)) for kind in kinds()}, "bytes": total}
+    return {"inputs": {kind.name: len(getattr(lock, kind.name)) for kind in all_kinds()}, "bytes": total}
 
 
 def _counted(lock: VariantLock) -> str:

@@ -28,7 +28,7 @@ class Containers(EngineClient):
         with translated():
             # podman refuses a filter without a value.
             listed = self.api.containers(all=True, size=sizes, filters={"label": labels} if labels else None)
-        return [ContainerInfo.of(each) for each in listed]
+        return [ContainerInfo.of(container) for container in listed]
 
     def container(self, name: str) -> ContainerInfo | None:
         """Inspect a container; None if no container has that name."""
@@ -68,7 +68,7 @@ class Containers(EngineClient):
         """The paths that differ from the container's image."""
         with translated(where=container):
             changes = self.api.diff(container) or []
-        return [ChangedPath(str(each["Path"]), each["Kind"] == _DELETED) for each in changes]
+        return [ChangedPath(str(change["Path"]), change["Kind"] == _DELETED) for change in changes]
 
     def commit(self, container: str, repository: str, tag: str) -> str:
         """Make an image of a container's file system; returns its id."""
@@ -175,7 +175,7 @@ class Containers(EngineClient):
 
     def volumes(self) -> list[VolumeInfo]:
         with translated():
-            return [VolumeInfo.of(each) for each in self.api.volumes()["Volumes"] or ()]
+            return [VolumeInfo.of(volume) for volume in self.api.volumes()["Volumes"] or ()]
 
     def remove_volume(self, name: str) -> None:
         with translated(where=name):

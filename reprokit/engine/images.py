@@ -47,7 +47,7 @@ class Images(EngineClient):
         with translated():
             # podman refuses a filter without a value.
             listed = self.api.images(filters={"label": labels} if labels else None, all=steps)
-        return [ImageInfo.of(each) for each in listed]
+        return [ImageInfo.of(image) for image in listed]
 
     def has_blobs(self, image_id: str) -> bool:
         """Whether a containerd store has every blob of an image, without which it can be neither saved nor pushed."""
@@ -59,7 +59,7 @@ class Images(EngineClient):
     def history(self, reference: str) -> list[HistoryStep]:
         """The steps that made an image, the newest first; none if its config names none."""
         with translated():
-            return [HistoryStep.of(each) for each in self.api.history(reference) or ()]
+            return [HistoryStep.of(step) for step in self.api.history(reference) or ()]
 
     def registry_digest(self, reference: str) -> str:
         """Ask the registry for the digest of `reference`. Raises SourceError, after 20 s at most."""

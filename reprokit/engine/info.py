@@ -117,8 +117,8 @@ class ContainerInfo:
             labels=_labels(value, config),
             config=config,
             mounts=tuple(
-                ContainerMount(_text(each.get("Source")), _text(each.get("Destination")), _text(each.get("Name")))
-                for each in map(_object, mounts if isinstance(mounts, list) else ())
+                ContainerMount(_text(mount.get("Source")), _text(mount.get("Destination")), _text(mount.get("Name")))
+                for mount in map(_object, mounts if isinstance(mounts, list) else ())
             ),
             execs=_texts(value.get("ExecIDs")),
         )
@@ -214,7 +214,7 @@ def _text(value: Any) -> str:
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
 
 def _number(value: Any) -> int:

@@ -125,7 +125,7 @@ class BuildContainer:
         strings = [command.folder, *command.arguments, *(f"{k}={v}" for k, v in command.environment.items())]
         counts = [len(command.groups), len(command.arguments), len(command.environment), errors is not None]
         numbers = struct.pack(f"<6I{len(command.groups)}I", command.user, command.group, *counts, *command.groups)
-        self._send(b"R", numbers + b"".join(_text(each) for each in strings))
+        self._send(b"R", numbers + b"".join(map(_text, strings)))
         while True:
             kind, content = self._receive()
             if kind == b"o":
@@ -160,9 +160,9 @@ class BuildContainer:
         if entry.hard:
             self._change(b"H", entry.path, _request(entry) + _text(entry.target))
             return
-        kinds = {stat.S_IFDIR: b"D", stat.S_IFREG: b"F", stat.S_IFLNK: b"L"}
+        requests = {stat.S_IFDIR: b"D", stat.S_IFREG: b"F", stat.S_IFLNK: b"L"}
         target = _text(entry.target) if entry.kind == stat.S_IFLNK else b""
-        self._change(kinds.get(entry.kind, b"N"), entry.path, _request(entry) + target)
+        self._change(requests.get(entry.kind, b"N"), entry.path, _request(entry) + target)
         for block in entry.content or ():
             for at in range(0, len(block), _BLOCK):
                 self._change(b"W", entry.path, block[at : at + _BLOCK])
@@ -205,8 +205,8 @@ class BuildContainer:
             raise self._ended() from None
 
     def _answer(self, kind: bytes) -> bytes:
-        found, content = self._receive()
-        if found != kind:
+        received, content = self._receive()
+        if received != kind:
             raise EngineError("the build's container gives a wrong answer", self.name)
         return content
 

@@ -117,7 +117,7 @@ def built(engine: Engine, target: Target) -> BuildResult:
     built here or trusted, was built with `--force`.
     """
     present = engine.image(image_name(target))
-    force = present is not None and trust.known(present.id) and ImageLabels.read(present.labels).forced
+    force = present is not None and trust.is_trusted(present.id) and ImageLabels.read(present.labels).forced
     image = build(engine, target, BuildOptions(forced=errors_of(target, force), unverified=True))
     if notice := trust.notice(image.image_id, target.label):
         notify(notice)
@@ -166,13 +166,13 @@ class _Build:
 
     def once(self, rendered: Rendered, required: str, inputs: Callable[[], Inputs]) -> BuildResult:
         """The image of the same inputs, or else a new one. One build of an image runs at a time."""
-        if found := self.same(required):
-            return found
+        if same := self.same(required):
+            return same
         file = paths.home() / "locks" / f"build-{self.target.recipe.name}-{self.target.variant_name}.lock"
         with file_lock(file, f"another build of {self.target.label} is running; waiting for it"):
             # Another process may have built it while this one waited.
-            if found := self.same(required):
-                return found
+            if same := self.same(required):
+                return same
             self.check_secrets(rendered)
             run.check_host(self.engine, self.target)
             return self.run(inputs())
@@ -235,7 +235,7 @@ class _Build:
             if gateway.refused:
                 notify(f"built, although these requests were refused: {', '.join(sorted(gateway.refused))}")
             lines = recipe_lines(recorder.downloads, gateway.hosts, gateway.missing) if recorder else ()
-            found = tuple(map(gateway.hide, lines))
+            undeclared = tuple(map(gateway.hide, lines))
         if origin := started.steps.origin:
             trust.record(self.engine, image_id, "trusted", f"build --cache-from {origin}")
         else:
@@ -250,6 +250,6 @@ class _Build:
             seconds,
             started.log.path,
             written,
-            found,
+            undeclared,
             steps=tuple(started.times),
         )

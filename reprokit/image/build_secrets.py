@@ -23,7 +23,7 @@ _HINT = "write --secret id=NAME, --secret id=NAME,env=VARIABLE or --secret id=NA
 
 def parse_secrets(texts: Sequence[str], environment: Mapping[str, str]) -> dict[str, bytes]:
     """The secrets of `--secret`, by name. Raises UsageError, which never shows what was written: it may be a value."""
-    found: dict[str, bytes] = {}
+    secrets: dict[str, bytes] = {}
     for number, text in enumerate(texts, 1):
         parts = [part.partition("=") for part in (text if "=" in text else f"id={text}").split(",")]
         fields = {key: value for key, _, value in parts}
@@ -32,15 +32,15 @@ def parse_secrets(texts: Sequence[str], environment: Mapping[str, str]) -> dict[
             raise UsageError(f"--secret number {number} cannot be read", hint=_HINT)
         if not re.fullmatch(SECRET_NAME, name):
             raise UsageError(f"the name of --secret number {number} is not that of a variable", hint=_HINT)
-        if name in found:
+        if name in secrets:
             raise UsageError(f"the secret {name} is given twice", hint="remove one --secret")
         variable = fields.get("env", name)
         value = _file(name, fields["src"]) if "src" in fields else _variable(number, variable, environment)
         if not secret_parts(value.decode(errors="replace")):
             problem = f"the secret {name} has no line of {SHORTEST_SECRET} characters to recognise it by in a log"
             raise UsageError(problem, hint="use a longer one")
-        found[name] = value
-    return found
+        secrets[name] = value
+    return secrets
 
 
 def _variable(number: int, variable: str, environment: Mapping[str, str]) -> bytes:

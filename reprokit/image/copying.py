@@ -76,17 +76,17 @@ def _image_trees(engine: Engine, container: str, source: str) -> Iterator[Tree]:
     path = posixpath.normpath(posixpath.join("/", source))
     wild = _WILD.search(path)
     if wild is None:
-        if (found := _resolved(engine, container, path)) is not None:
-            yield _tree(engine, container, path, *found)
+        if (resolved := _resolved(engine, container, path)) is not None:
+            yield _tree(engine, container, path, *resolved)
         return
     fixed = posixpath.dirname(path[: wild.start()]) or "/"
     names = []
     with engine.archive(container, fixed, None) as blocks:
         for member in tar.members(tar.Stream(blocks or ()), fixed) if blocks else ():
             names.append(posixpath.normpath(posixpath.join(posixpath.dirname(fixed), member.name)))
-    for each in sorted(names):
-        if matches(each, path) and (found := _resolved(engine, container, each)) is not None:
-            yield _tree(engine, container, each, *found)
+    for name in sorted(names):
+        if matches(name, path) and (resolved := _resolved(engine, container, name)) is not None:
+            yield _tree(engine, container, name, *resolved)
 
 
 def matches(path: str, pattern: str) -> bool:
@@ -155,7 +155,7 @@ def _below(name: str, top: str) -> str:
 def file_trees(files: Mapping[str, bytes]) -> Trees:
     """Files by path, as a build context."""
 
-    def found(source: str) -> Iterator[Tree]:
+    def trees(source: str) -> Iterator[Tree]:
         path = posixpath.normpath(posixpath.join("/", source)).lstrip("/")
         for name in sorted(files):
             if matches(name, path):
@@ -165,7 +165,7 @@ def file_trees(files: Mapping[str, bytes]) -> Trees:
         if inside:
             yield Tree(path, True, _files_below(path, inside))
 
-    return found
+    return trees
 
 
 def _files_below(path: str, files: Mapping[str, bytes]) -> Iterator[Entry]:
@@ -190,20 +190,20 @@ def copy(container: BuildContainer, step: Copy, trees: Trees, owner: tuple[int, 
         hint = "name it in the recipe (`files:` or `sources:`), or download it in a RUN"
         raise UsageError(f"ADD of an address is not supported: {addresses[0][:200]}", where, hint)
     ignored = PatternMatcher(list(step.exclude))
-    found = [(source, tree) for source in step.sources for tree in _some(trees, source, where)]
-    found += [
+    copied = [(source, tree) for source in step.sources for tree in _some(trees, source, where)]
+    copied += [
         (name, Tree(name, False, iter([Entry(".", stat.S_IFREG, 0o644, content=iter([text.encode()]))])))
         for name, text in step.texts
     ]
     target = posixpath.normpath(posixpath.join("/", step.folder, step.target))
     into = step.target.endswith(("/", "/.")) or step.target == "."
-    if len(found) > 1 and not into:
+    if len(copied) > 1 and not into:
         raise UsageError(f"COPY of several sources needs a folder as its target: {step.target}/", where)
     present = container.status(target)
     into = into or (present is not None and present.is_folder) or step.parents
     uid, gid = owner or (0, 0)
     made = Entry("", stat.S_IFDIR, 0o755, uid, gid, EPOCH * 10**9)
-    for source, tree in found:
+    for source, tree in copied:
         root = target
         if step.parents:
             root = posixpath.join(target, _kept_parents(source, tree.path))
@@ -305,12 +305,12 @@ def _plain(blocks: Iterator[bytes], new: Callable[[], Any]) -> Iterator[bytes]:
     decompressor = new()
     for block in blocks:
         for at in range(0, len(block), _PACKED):
-            rest = block[at : at + _PACKED]
-            while rest:
+            packed = block[at : at + _PACKED]
+            while packed:
                 if decompressor.eof:
                     decompressor = new()
-                yield decompressor.decompress(rest)
-                rest = decompressor.unused_data if decompressor.eof else b""
+                yield decompressor.decompress(packed)
+                packed = decompressor.unused_data if decompressor.eof else b""
 
 
 def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
@@ -324,10 +324,9 @@ def _joined(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _some(trees: Trees, source: str, where: str) -> Sequence[Tree]:
-    found = list(trees(source))
-    if not found:
-        raise UsageError(f"COPY finds no {source}", where)
-    return found
+    if sources := list(trees(source)):
+        return sources
+    raise UsageError(f"COPY finds no {source}", where)
 
 
 def _parents(container: BuildContainer, path: str, like: Entry) -> None:
@@ -336,6 +335,6 @@ def _parents(container: BuildContainer, path: str, like: Entry) -> None:
     while path != "/" and container.status(path) is None:
         missing.append(path)
         path = posixpath.dirname(path)
-    for each in reversed(missing):
-        container.make(replace(like, path=each))
-        container.settle(replace(like, path=each))
+    for folder in reversed(missing):
+        container.make(replace(like, path=folder))
+        container.settle(replace(like, path=folder))

@@ -151,22 +151,22 @@ def parse(text: str, where: str = "Dockerfile") -> Dockerfile:
         raise UsageError(f"a Dockerfile of {len(text)} characters is too long", where)
     try:
         tree = parse_dockerfile_ast(text)
-        found = [_instruction(each) for each in tree.instructions]
+        instructions = [_instruction(node) for node in tree.instructions]
     except ValueError as error:
         line = getattr(error, "line", None)
         what = re.sub(r"^Dockerfile parse error( on line \d+)?: ", "", str(error))
         raise UsageError(what[:300], f"{where}:{line}" if line else where) from None
     arguments = []
     stages: list[Stage] = []
-    for each in found:
-        if each.name == "FROM":
-            stages.append(_stage(each, where))
+    for instruction in instructions:
+        if instruction.name == "FROM":
+            stages.append(_stage(instruction, where))
         elif stages:
-            stages[-1] = replace(stages[-1], instructions=(*stages[-1].instructions, each))
-        elif each.name == "ARG":
-            arguments.append(each)
+            stages[-1] = replace(stages[-1], instructions=(*stages[-1].instructions, instruction))
+        elif instruction.name == "ARG":
+            arguments.append(instruction)
         else:
-            raise UsageError(f"{each.name} comes before the first FROM", f"{where}:{each.line}")
+            raise UsageError(f"{instruction.name} comes before the first FROM", f"{where}:{instruction.line}")
     if not stages:
         raise UsageError("the Dockerfile has no FROM", where)
     return Dockerfile(tuple(arguments), tuple(stages), tree.escape_token)
@@ -175,27 +175,27 @@ def parse(text: str, where: str = "Dockerfile") -> Dockerfile:
 def trigger(text: str, line: int, where: str) -> Instruction:
     """The instruction of an ONBUILD, at the line of the FROM or ONBUILD that brings it."""
     try:
-        (found,) = parse_dockerfile_ast(text).instructions
+        (node,) = parse_dockerfile_ast(text).instructions
     except ValueError:
         raise UsageError(f"an ONBUILD cannot be read: {text[:100]}", f"{where}:{line}") from None
-    if found.name in ("ONBUILD", "FROM", "MAINTAINER"):
-        raise UsageError(f"{found.name} is not allowed as an ONBUILD", f"{where}:{line}")
-    return replace(_instruction(found), line=line)
+    if node.name in ("ONBUILD", "FROM", "MAINTAINER"):
+        raise UsageError(f"{node.name} is not allowed as an ONBUILD", f"{where}:{line}")
+    return replace(_instruction(node), line=line)
 
 
-def _instruction(each: DockerfileInstruction) -> Instruction:
-    flags = tuple((name.removeprefix("--"), value) for name, _, value in (flag.partition("=") for flag in each.flags))
+def _instruction(node: DockerfileInstruction) -> Instruction:
+    flags = tuple((name.removeprefix("--"), value) for name, _, value in (flag.partition("=") for flag in node.flags))
     heredocs = tuple(
-        Heredoc(h.name, chomp_heredoc_content(h.content) if h.chomp else h.content, h.expand) for h in each.heredocs
+        Heredoc(h.name, chomp_heredoc_content(h.content) if h.chomp else h.content, h.expand) for h in node.heredocs
     )
-    text = " ".join(each.original.split()) if each.name != "RUN" else each.original.strip()
-    return Instruction(each.name, flags, tuple(each.args), each.json, heredocs, each.start_line, text)
+    text = " ".join(node.original.split()) if node.name != "RUN" else node.original.strip()
+    return Instruction(node.name, flags, tuple(node.args), node.json, heredocs, node.start_line, text)
 
 
-def _stage(each: Instruction, where: str) -> Stage:
-    at = f"{where}:{each.line}"
-    words = each.words
-    flags = dict(each.flags)
+def _stage(instruction: Instruction, where: str) -> Stage:
+    at = f"{where}:{instruction.line}"
+    words = instruction.words
+    flags = dict(instruction.flags)
     if flags.keys() - {"platform"}:
         raise UsageError(f"FROM has no option --{min(flags.keys() - {'platform'})}", at)
     if len(words) not in (1, 3) or (len(words) == 3 and words[1].lower() != "as"):
@@ -203,7 +203,7 @@ def _stage(each: Instruction, where: str) -> Stage:
     name = words[2].lower() if len(words) == 3 else ""
     if name and (not _STAGE_NAME.fullmatch(name) or name in ("context", "scratch")):
         raise UsageError(f"{name[:100]!r} cannot be the name of a stage", at)
-    return Stage(name, words[0], flags.get("platform", ""), (), each.line)
+    return Stage(name, words[0], flags.get("platform", ""), (), instruction.line)
 
 
 class Words:
@@ -247,14 +247,14 @@ def global_arguments(
     dockerfile: Dockerfile, words: Words, given: Mapping[str, str], platform: Mapping[str, str]
 ) -> dict[str, str]:
     """The values of the arguments that FROM may use."""
-    found = dict(platform)
-    for each in dockerfile.arguments:
-        for text in each.words:
+    values = dict(platform)
+    for instruction in dockerfile.arguments:
+        for text in instruction.words:
             name, equals, default = text.partition("=")
-            value = given.get(name, words.word(default, found, each.line) if equals else None)
+            value = given.get(name, words.word(default, values, instruction.line) if equals else None)
             if value is not None:
-                found[name] = value
-    return found
+                values[name] = value
+    return values
 
 
 @dataclass
@@ -271,7 +271,7 @@ class Settings:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {name: value for name, _, value in (each.partition("=") for each in self.config.get("Env") or ())}
+        return {name: value for name, _, value in (entry.partition("=") for entry in self.config.get("Env") or ())}
 
     @property
     def variables(self) -> dict[str, str]:
@@ -306,12 +306,12 @@ class Evaluation:
         """Each instruction with what it does to files, if it does. Raises UsageError."""
         triggers = self.settings.config.pop("OnBuild", None) or []
         before = [trigger(str(text), self.stage.line, self._words.where) for text in triggers]
-        for each in (*before, *self.stage.instructions):
-            self._line = each.line
-            perform = getattr(self, f"_{each.name.lower()}", None)
+        for instruction in (*before, *self.stage.instructions):
+            self._line = instruction.line
+            perform = getattr(self, f"_{instruction.name.lower()}", None)
             if perform is None:
-                raise self._error(f"{each.name} is not supported")
-            yield each, perform(each)
+                raise self._error(f"{instruction.name} is not supported")
+            yield instruction, perform(instruction)
 
     def _error(self, what: str, hint: str = "") -> UsageError:
         return UsageError(what, f"{self._words.where}:{self._line}", hint)
@@ -319,15 +319,15 @@ class Evaluation:
     def _word(self, text: str) -> str:
         return self._words.word(text, self.settings.variables, self._line)
 
-    def _flags(self, each: Instruction, known: Sequence[str], several: Sequence[str] = ()) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for name, value in each.flags:
-            if name not in known:
-                raise self._error(f"{each.name} has no option --{name[:60]}")
-            if name in found and name not in several:
-                raise self._error(f"{each.name} has --{name} twice")
-            found[name] = value
-        return found
+    def _flags(self, instruction: Instruction, allowed: Sequence[str], several: Sequence[str] = ()) -> dict[str, str]:
+        flags: dict[str, str] = {}
+        for name, value in instruction.flags:
+            if name not in allowed:
+                raise self._error(f"{instruction.name} has no option --{name[:60]}")
+            if name in flags and name not in several:
+                raise self._error(f"{instruction.name} has --{name} twice")
+            flags[name] = value
+        return flags
 
     def _boolean(self, name: str, flags: Mapping[str, str]) -> bool:
         value = flags.get(name, "false").lower()
@@ -335,36 +335,36 @@ class Evaluation:
             raise self._error(f"--{name} is {value[:60]!r}, not true or false")
         return value in ("", "true", "1")
 
-    def _pairs(self, each: Instruction) -> Iterator[tuple[str, str]]:
+    def _pairs(self, instruction: Instruction) -> Iterator[tuple[str, str]]:
         variables = self.settings.variables
-        for at in range(0, len(each.words), 3):
-            name, value, _ = each.words[at : at + 3]
+        for at in range(0, len(instruction.words), 3):
+            name, value, _ = instruction.words[at : at + 3]
             yield (
                 self._words.word(name, variables, self._line),
                 self._words.word(value, variables, self._line),
             )
 
-    def _words_of(self, each: Instruction, least: int = 1) -> list[str]:
+    def _words_of(self, instruction: Instruction, least: int = 1) -> list[str]:
         variables = self.settings.variables
-        if each.is_json:
-            found = [self._words.word(word, variables, self._line) for word in each.words]
+        if instruction.is_json:
+            words = [self._words.word(word, variables, self._line) for word in instruction.words]
         else:
-            found = [part for word in each.words for part in self._words.words(word, variables, self._line)]
-        if len(found) < least:
-            raise self._error(f"{each.name} has too few words")
-        return found
+            words = [part for word in instruction.words for part in self._words.words(word, variables, self._line)]
+        if len(words) < least:
+            raise self._error(f"{instruction.name} has too few words")
+        return words
 
-    def _one(self, each: Instruction) -> str:
-        if len(each.words) != 1:
-            raise self._error(f"{each.name} has one value")
-        return self._word(each.words[0])
+    def _value(self, instruction: Instruction) -> str:
+        if len(instruction.words) != 1:
+            raise self._error(f"{instruction.name} has one value")
+        return self._word(instruction.words[0])
 
     # Settings.
 
-    def _arg(self, each: Instruction) -> None:
-        if not each.words:
+    def _arg(self, instruction: Instruction) -> None:
+        if not instruction.words:
             raise self._error("ARG has a name")
-        for text in each.words:
+        for text in instruction.words:
             name, equals, default = text.partition("=")
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
                 raise self._error(f"{name[:60]!r} cannot be the name of an ARG")
@@ -376,53 +376,53 @@ class Evaluation:
             if value is not None:
                 self.settings.arguments[name] = value
 
-    def _env(self, each: Instruction) -> None:
-        found = self.settings.environment
-        for name, value in self._pairs(each):
+    def _env(self, instruction: Instruction) -> None:
+        variables = self.settings.environment
+        for name, value in self._pairs(instruction):
             if not name or "\0" in name + value:
                 raise self._error("a variable of ENV has no name")
-            found[name] = value
-        self.settings.config["Env"] = [f"{name}={value}" for name, value in found.items()]
+            variables[name] = value
+        self.settings.config["Env"] = [f"{name}={value}" for name, value in variables.items()]
 
-    def _label(self, each: Instruction) -> None:
-        labels = {**(self.settings.config.get("Labels") or {})}
-        for name, value in self._pairs(each):
-            labels[name] = value
-        self.settings.config["Labels"] = labels
+    def _label(self, instruction: Instruction) -> None:
+        self.settings.config["Labels"] = {
+            **(self.settings.config.get("Labels") or {}),
+            **dict(self._pairs(instruction)),
+        }
 
-    def _maintainer(self, each: Instruction) -> None:
-        self.settings.author = self._one(each)
+    def _maintainer(self, instruction: Instruction) -> None:
+        self.settings.author = self._value(instruction)
 
-    def _user(self, each: Instruction) -> None:
-        self.settings.config["User"] = self._one(each)
+    def _user(self, instruction: Instruction) -> None:
+        self.settings.config["User"] = self._value(instruction)
 
-    def _shell(self, each: Instruction) -> None:
-        if not each.is_json or not each.words:
+    def _shell(self, instruction: Instruction) -> None:
+        if not instruction.is_json or not instruction.words:
             raise self._error("SHELL is a JSON list of words")
-        self.settings.config["Shell"] = list(each.words)
+        self.settings.config["Shell"] = list(instruction.words)
 
-    def _command(self, each: Instruction) -> list[str]:
-        return list(each.words) if each.is_json else [*self.settings.shell, " ".join(each.words)]
+    def _command(self, instruction: Instruction) -> list[str]:
+        return list(instruction.words) if instruction.is_json else [*self.settings.shell, " ".join(instruction.words)]
 
-    def _cmd(self, each: Instruction) -> None:
-        self.settings.config["Cmd"] = self._command(each)
+    def _cmd(self, instruction: Instruction) -> None:
+        self.settings.config["Cmd"] = self._command(instruction)
 
-    def _entrypoint(self, each: Instruction) -> None:
+    def _entrypoint(self, instruction: Instruction) -> None:
         if not self._sets_command:  # the base's Cmd was for the base's entry point
             self.settings.config.pop("Cmd", None)
-        self.settings.config["Entrypoint"] = self._command(each) if each.words else None
+        self.settings.config["Entrypoint"] = self._command(instruction) if instruction.words else None
 
     @property
     def _sets_command(self) -> bool:
-        own = (each for each in self.stage.instructions if each.line < self._line)
-        return any(each.name == "CMD" for each in own)
+        own = (instruction for instruction in self.stage.instructions if instruction.line < self._line)
+        return any(instruction.name == "CMD" for instruction in own)
 
-    def _stopsignal(self, each: Instruction) -> None:
-        self.settings.config["StopSignal"] = self._one(each)
+    def _stopsignal(self, instruction: Instruction) -> None:
+        self.settings.config["StopSignal"] = self._value(instruction)
 
-    def _expose(self, each: Instruction) -> None:
+    def _expose(self, instruction: Instruction) -> None:
         ports = {**(self.settings.config.get("ExposedPorts") or {})}
-        for text in self._words_of(each):
+        for text in self._words_of(instruction):
             match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(tcp|udp|sctp))?", text.lower())
             first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
             if not match or not 1 <= first <= last <= 65535:
@@ -430,21 +430,21 @@ class Evaluation:
             ports |= {f"{port}/{match[3] or 'tcp'}": {} for port in range(first, last + 1)}
         self.settings.config["ExposedPorts"] = ports
 
-    def _volume(self, each: Instruction) -> None:
+    def _volume(self, instruction: Instruction) -> None:
         volumes = {**(self.settings.config.get("Volumes") or {})}
-        self.settings.config["Volumes"] = volumes | {text: {} for text in self._words_of(each)}
+        self.settings.config["Volumes"] = volumes | {text: {} for text in self._words_of(instruction)}
 
-    def _healthcheck(self, each: Instruction) -> None:
-        known = ("interval", "timeout", "start-period", "start-interval", "retries")
-        flags = self._flags(each, known)
-        kind, *command = each.words or ("",)
+    def _healthcheck(self, instruction: Instruction) -> None:
+        options = ("interval", "timeout", "start-period", "start-interval", "retries")
+        flags = self._flags(instruction, options)
+        kind, *command = instruction.words or ("",)
         if kind.upper() == "NONE" and not command and not flags:
             self.settings.config["Healthcheck"] = {"Test": ["NONE"]}
             return
         if kind.upper() != "CMD" or not command:
             raise self._error("HEALTHCHECK is written HEALTHCHECK CMD COMMAND or HEALTHCHECK NONE")
-        check: dict[str, Any] = {"Test": ["CMD", *command] if each.is_json else ["CMD-SHELL", command[0]]}
-        for name in known[:-1]:
+        check: dict[str, Any] = {"Test": ["CMD", *command] if instruction.is_json else ["CMD-SHELL", command[0]]}
+        for name in options[:-1]:
             if name in flags:
                 key = "".join(part.capitalize() for part in name.split("-"))
                 check[key] = self._duration(flags[name])
@@ -460,43 +460,43 @@ class Evaluation:
             raise self._error(f"{text[:60]!r} is not a duration such as 1m30s")
         return int(sum(float(number) * _NANOSECONDS[unit] for number, unit in parts))
 
-    def _onbuild(self, each: Instruction) -> None:
-        text = re.sub(r"(?i)^\s*onbuild\s+", "", each.text)
-        trigger(text, each.line, self._words.where)
+    def _onbuild(self, instruction: Instruction) -> None:
+        text = re.sub(r"(?i)^\s*onbuild\s+", "", instruction.text)
+        trigger(text, instruction.line, self._words.where)
         self.settings.config["OnBuild"] = [*(self.settings.config.get("OnBuild") or []), text]
 
     # Operations.
 
-    def _workdir(self, each: Instruction) -> Operation:
-        path = posixpath.normpath(posixpath.join("/", self.settings.folder, self._one(each)))
+    def _workdir(self, instruction: Instruction) -> Operation:
+        path = posixpath.normpath(posixpath.join("/", self.settings.folder, self._value(instruction)))
         self.settings.config["WorkingDir"] = path = "/" + path.lstrip("/")
-        return MakeFolder(each.line, each.text, path, "")
+        return MakeFolder(instruction.line, instruction.text, path, "")
 
-    def _run(self, each: Instruction) -> Operation:
-        flags = self._flags(each, ("mount", "network", "security"), several=("mount",))
+    def _run(self, instruction: Instruction) -> Operation:
+        flags = self._flags(instruction, ("mount", "network", "security"), several=("mount",))
         if flags.get("security", "sandbox") != "sandbox":
             raise self._error("steps have no privileges: --security=insecure is not supported")
         network = flags.get("network", "default")
         if network not in ("default", "none"):
             raise self._error(f"steps have no network of their own: --network={network[:60]} is not supported")
-        if not each.words or not "".join(each.words).strip():
+        if not instruction.words or not "".join(instruction.words).strip():
             raise self._error("RUN has no command")
         script = None
-        if each.is_json:
-            arguments = each.words
+        if instruction.is_json:
+            arguments = instruction.words
         else:
-            command = each.words[0]
-            if each.heredocs and parse_heredoc(command.strip()) is not None:
-                command = each.heredocs[0].content
+            command = instruction.words[0]
+            if instruction.heredocs and parse_heredoc(command.strip()) is not None:
+                command = instruction.heredocs[0].content
                 if command.startswith("#!"):
-                    script = (f"/dev/pipes/{each.heredocs[0].name}", command)
-            elif each.heredocs:
-                command += "".join(f"\n{each.content}{each.name}" for each in each.heredocs)
+                    script = (f"/dev/pipes/{instruction.heredocs[0].name}", command)
+            elif instruction.heredocs:
+                command += "".join(f"\n{heredoc.content}{heredoc.name}" for heredoc in instruction.heredocs)
             arguments = (script[0],) if script else (*self.settings.shell, command)
-        mounts = tuple(self._mount(value) for name, value in each.flags if name == "mount")
+        mounts = tuple(self._mount(value) for name, value in instruction.flags if name == "mount")
         variables = {name: value for name, value in self.settings.variables.items() if name not in PROXIES}
         user, folder = str(self.settings.config.get("User") or ""), self.settings.folder
-        return Run(each.line, each.text, arguments, variables, folder, user, mounts, network, script)
+        return Run(instruction.line, instruction.text, arguments, variables, folder, user, mounts, network, script)
 
     def _mount(self, text: str) -> Mount:
         fields: dict[str, str] = {}
@@ -542,31 +542,31 @@ class Evaluation:
             fields.get("env", ""),
         )
 
-    def _copy(self, each: Instruction) -> Operation:
-        flags = self._flags(each, ("from", "chown", "chmod", "link", "parents", "exclude"), several=("exclude",))
-        return self._copied(each, flags)
+    def _copy(self, instruction: Instruction) -> Operation:
+        flags = self._flags(instruction, ("from", "chown", "chmod", "link", "parents", "exclude"), several=("exclude",))
+        return self._copied(instruction, flags)
 
-    def _add(self, each: Instruction) -> Operation:
-        known = ("chown", "chmod", "link", "exclude", "unpack")
-        return self._copied(each, self._flags(each, known, several=("exclude",)))
+    def _add(self, instruction: Instruction) -> Operation:
+        options = ("chown", "chmod", "link", "exclude", "unpack")
+        return self._copied(instruction, self._flags(instruction, options, several=("exclude",)))
 
-    def _copied(self, each: Instruction, flags: Mapping[str, str]) -> Operation:
-        *sources, target = self._words_of(each, least=2)
+    def _copied(self, instruction: Instruction, flags: Mapping[str, str]) -> Operation:
+        *sources, target = self._words_of(instruction, least=2)
         texts = []
-        if each.heredocs:
-            names = {heredoc.name for heredoc in each.heredocs}
-            sources = [each for each in sources if (word := parse_heredoc(each)) is None or word.name not in names]
+        if instruction.heredocs:
+            names = {heredoc.name for heredoc in instruction.heredocs}
+            sources = [text for text in sources if (word := parse_heredoc(text)) is None or word.name not in names]
             variables = self.settings.variables
-            for heredoc in each.heredocs:
+            for heredoc in instruction.heredocs:
                 content = heredoc.content
                 if heredoc.expands:
                     content = self._words.content(content, variables, self._line)
                 texts.append((heredoc.name, content))
         self._boolean("link", flags)  # a layer of its own changes nothing here: each is
-        is_add = each.name == "ADD"
+        is_add = instruction.name == "ADD"
         return Copy(
-            each.line,
-            each.text,
+            instruction.line,
+            instruction.text,
             tuple(sources),
             target,
             self.settings.folder,
@@ -574,7 +574,7 @@ class Evaluation:
             self._word(flags.get("chown", "")),
             self._word(flags.get("chmod", "")),
             self._boolean("parents", flags),
-            tuple(self._word(value) for name, value in each.flags if name == "exclude"),
+            tuple(self._word(value) for name, value in instruction.flags if name == "exclude"),
             is_add and ("unpack" not in flags or self._boolean("unpack", flags)),
             tuple(texts),
         )

@@ -53,7 +53,7 @@ class EntryList(Generic[E]):
             where = str(_folder() / self._file)
             raise EngineError(f"cannot read the list of {self._what}: {error.strerror}", where) from None
         try:
-            return {entry.id: entry for entry in (self._kind(**each) for each in json.loads(text))}
+            return {entry.id: entry for entry in (self._kind(**fields) for fields in json.loads(text))}
         except (ValueError, TypeError):
             return {}
 
@@ -68,16 +68,16 @@ class EntryList(Generic[E]):
             self._check()
             waiting = f"another reprokit is changing the list of {self._what}; waiting for it"
             with file_lock(_folder() / "lock", waiting), Folder(_folder()) as folder:
-                found = self.read()
+                entries = self.read()
                 # After the entries were read, so that each entry's image already exists.
                 present = {image.id for image in engine.images([], steps=True)}
                 name = engine_name(engine)
-                found = {i: entry for i, entry in found.items() if i in present or entry.engine != name}
-                yield found
-                entries: list[Any] = [*found.values()]
+                entries = {i: entry for i, entry in entries.items() if i in present or entry.engine != name}
+                yield entries
+                values: list[Any] = [*entries.values()]
                 with folder.replacing(self._file) as file:
                     os.fchmod(file.fileno(), 0o600)
-                    file.write(json.dumps([asdict(entry) for entry in entries], indent=1).encode())
+                    file.write(json.dumps([asdict(entry) for entry in values], indent=1).encode())
                     file.flush()
                     os.fsync(file.fileno())
         except OSError as error:

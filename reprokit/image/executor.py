@@ -132,8 +132,8 @@ class Executor:
         """The predefined arguments of platforms: builds are for the engine's own."""
         version = self.engine.version()
         system, architecture = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
-        found = {"PLATFORM": f"{system}/{architecture}", "OS": system, "ARCH": architecture, "VARIANT": ""}
-        return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in found.items()}
+        values = {"PLATFORM": f"{system}/{architecture}", "OS": system, "ARCH": architecture, "VARIANT": ""}
+        return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in values.items()}
 
     @cached_property
     def globals(self) -> dict[str, str]:
@@ -156,11 +156,11 @@ class Executor:
 
     @cached_property
     def chain(self) -> set[int]:
-        found, number = set[int](), (len(self.stages) - 1 if self.stages else None)
+        chain, number = set[int](), (len(self.stages) - 1 if self.stages else None)
         while number is not None:
-            found.add(number)
+            chain.add(number)
             number = self.stage_of(self._base(self.stages[number]), number)
-        return found
+        return chain
 
     def _base(self, stage: Stage) -> str:
         return self.words.word(stage.base, self.globals, stage.line)
@@ -168,16 +168,16 @@ class Executor:
     def _needs(self, number: int) -> set[int]:
         stage = self.stages[number]
         names = [self._base(stage)]
-        for each in stage.instructions:
-            names += [value for name, value in each.flags if name == "from"]
-            mounts = (value for name, value in each.flags if name == "mount")
+        for instruction in stage.instructions:
+            names += [value for name, value in instruction.flags if name == "from"]
+            mounts = (value for name, value in instruction.flags if name == "mount")
             names += [part[5:] for mount in mounts for part in mount.split(",") if part.startswith("from=")]
-        return {found for name in names if (found := self.stage_of(name, number)) is not None}
+        return {origin for name in names if (origin := self.stage_of(name, number)) is not None}
 
     def result(self) -> str:
         for number in self.needed:
             self.evaluated[number] = self._evaluate(number)
-        self.total = sum(1 + len(each.steps) for each in self.evaluated.values())
+        self.total = sum(1 + len(stage.steps) for stage in self.evaluated.values())
         last = len(self.stages) - 1
         for number in self.needed:
             # Nothing of what is cached needs the stages before it.
@@ -190,20 +190,20 @@ class Executor:
     @cached_property
     def _running(self) -> dict[int, set[int]]:
         """The stages of which something runs, in order, each with those of them that it waits for."""
-        found: dict[int, set[int]] = {}
+        running: dict[int, set[int]] = {}
         waiting = [len(self.stages) - 1]
         while waiting:
             stage = self.evaluated[number := waiting.pop()]
             left = [step.operation for step in stage.steps[stage.done + 1 :] if step.operation]
-            if number in found or not left:
+            if number in running or not left:
                 continue
-            found[number] = set()
+            running[number] = set()
             if stage.done < 0 and stage.parent is not None:
-                found[number].add(stage.parent)
+                running[number].add(stage.parent)
             origins = (self.stage_of(origin, number) for operation in left for origin in _origins(operation))
-            found[number] |= {origin for origin in origins if origin is not None}
-            waiting += found[number]
-        return {number: found[number] & found.keys() for number in sorted(found)}
+            running[number] |= {origin for origin in origins if origin is not None}
+            waiting += running[number]
+        return {number: running[number] & running.keys() for number in sorted(running)}
 
     def _run(self) -> None:
         """Run the stages, those at once that do not wait for each other. Raises what the first that fails raises."""
@@ -213,13 +213,13 @@ class Executor:
         with ThreadPoolExecutor(max(1, self.plan.parallel)) as pool:
             try:
                 for number, before in self._running.items():  # each after what it waits for
-                    futures[number] = pool.submit(runs[number].run, [futures[each] for each in before])
+                    futures[number] = pool.submit(runs[number].run, [futures[earlier] for earlier in before])
                 for future in as_completed(futures.values()):
                     future.result()
             except BaseException:
-                turns.stop(next((n for n, each in futures.items() if each.done() and each.exception()), None))
-                for each in runs.values():
-                    each.stop()
+                turns.stop(next((n for n, future in futures.items() if future.done() and future.exception()), None))
+                for run in runs.values():
+                    run.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
 
@@ -237,15 +237,15 @@ class Executor:
         stage = self.stages[number]
         base = self._base(stage)
         if (parent := self.stage_of(base, number)) is not None:
-            found = self.evaluated[parent]
-            return Evaluated(found.settings.copy(), found.key, [], parent)
+            evaluated = self.evaluated[parent]
+            return Evaluated(evaluated.settings.copy(), evaluated.key, [], parent)
         image = self.scratch() if base == "scratch" else self.plan.base_of(base)
         info = self.engine.image(image)
         if info is None:
             raise EngineError("the engine has no image to begin at", image)
         config = {key: value for key, value in info.config.items() if key in _KEPT and value}
         history: list[dict[str, Any]] = [
-            {"created_by": each.command, "empty_layer": not each.size} for each in reversed(self.engine.history(image))
+            {"created_by": step.command, "empty_layer": not step.size} for step in reversed(self.engine.history(image))
         ]
         key = key_of({"layers": list(info.layers), "config": config})
         return Evaluated(Settings(config, {}, info.author), key, _fitting(history, info.layers), base=image)
@@ -255,19 +255,19 @@ class Executor:
         return self._loaded(f"{OWN_IMAGES}/scratch:1", Settings({}), (), [], "", "2000-01-01T00:00:00Z")
 
     def _evaluate(self, number: int) -> Evaluated:
-        found = self._begin(number)
-        begun = found.key
+        evaluated = self._begin(number)
+        begun = evaluated.key
         stage, given = self.stages[number], self.plan.arguments
-        evaluation = Evaluation(stage, found.settings, self.words, given, self.globals)
+        evaluation = Evaluation(stage, evaluated.settings, self.words, given, self.globals)
         for instruction, operation in evaluation.operations():
-            step = Step(len(found.steps), instruction, operation, self.plan.block_of(instruction.line))
+            step = Step(len(evaluated.steps), instruction, operation, self.plan.block_of(instruction.line))
             if operation:
-                found.key = step.key = self._key(found.key, operation, step.block, number)
+                evaluated.key = step.key = self._key(evaluated.key, operation, step.block, number)
                 step.facts = self._facts(number, step, begun)
                 self.facts.append(step.facts)
-            found.steps.append(step)
-        found.done = self._cached(found.steps)
-        return found
+            evaluated.steps.append(step)
+        evaluated.done = self._cached(evaluated.steps)
+        return evaluated
 
     def _facts(self, number: int, step: Step, base: str) -> StepFacts:
         operation = step.operation
@@ -316,7 +316,7 @@ class Executor:
 
     def _ends(self, group: Sequence[Step], step: Step) -> bool:
         """Whether a step is not of this group."""
-        works = any(each.operation for each in group)
+        works = any(member.operation for member in group)
         if works and any(map(mounted, (*group, step))):  # mounts are those of the container
             return True
         return group[-1].block != step.block if self.plan.layered else works
@@ -343,19 +343,19 @@ class Executor:
     def _history(self, number: int) -> list[dict[str, Any]]:
         """An entry for each setting and each layer: that of a block has all its steps."""
         stage = self.evaluated[number]
-        found = list(stage.history) if stage.parent is None else self._history(stage.parent)
+        history = list(stage.history) if stage.parent is None else self._history(stage.parent)
         layers = self._layers(self.image(stage.parent) if stage.parent is not None else stage.base)
         for group in self.groups(stage.steps):
             working = [step for step in group if step.operation]
             for step in group:
                 if step.operation is None:
-                    found.append({"created_by": step.instruction.text, "empty_layer": True})
+                    history.append({"created_by": step.instruction.text, "empty_layer": True})
                 elif step is working[-1]:
                     before, layers = layers, self._layers(self.cache.find(step.key))
                     if layers != before or not self.plan.layered:
                         text = "\n".join(map(_created_by, working))
-                        found.append({"created_by": text, "empty_layer": layers == before})
-        return found
+                        history.append({"created_by": text, "empty_layer": layers == before})
+        return history
 
     def _layers(self, image: str) -> int:
         return len(self.engine.layers(image)) if image else 0
@@ -380,9 +380,9 @@ class Executor:
             **({"author": settings.author} if settings.author else {}),
             "config": settings.config,
             "rootfs": {"type": "layers", "diff_ids": list(layers)},
-            "history": [{"created": created, **each} for each in _fitting(history, layers)],
+            "history": [{"created": created, **entry} for entry in _fitting(history, layers)],
         }
-        image = Image(name, json.dumps(document).encode(), tuple(Layer(each, 0, None) for each in layers))
+        image = Image(name, json.dumps(document).encode(), tuple(Layer(diff_id, 0, None) for diff_id in layers))
         form = form_of(self.engine.info(), self.engine.version())
         image = with_store_blobs(image, ImageStore(self.engine, form, LayerChains([(layers, of)])))
         if name == self.plan.name:
@@ -417,7 +417,7 @@ def _origins(operation: Operation) -> list[str]:
 
 def _fitting(history: list[dict[str, Any]], layers: Sequence[str]) -> list[dict[str, Any]]:
     """The history, if it names as many layers as there are: engines refuse others."""
-    if sum(not each["empty_layer"] for each in history) == len(layers):
+    if sum(not entry["empty_layer"] for entry in history) == len(layers):
         return history
     return [{"created_by": "", "empty_layer": False} for _ in layers]
 

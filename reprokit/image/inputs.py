@@ -53,13 +53,13 @@ class Inputs:
 
 def resolve_inputs(target: Target, rendered: Rendered, base: BaseImage, mirrors: Mirrors) -> Inputs:
     """Resolve and fetch the inputs of a variant without a lock; earlier results of the day need no network."""
-    found: tuple[Distribution, ...] = ()
+    wheels: tuple[Distribution, ...] = ()
     commits: tuple[GitCommit, ...] = ()
     if rendered.sets["wheels"]:
         requests = requests_of(request_of(target, rendered, base.architecture))
         resolve = partial(resolve_wheels, mirrors=mirrors)
         sets = {block: wheels_within_facts(target.variant, r, resolve) for block, r in requests.items()}
-        found = merged(sets)
+        wheels = merged(sets)
     if rendered.declares("REPROKIT_GIT") or rendered.declares("REPROKIT_ARCHIVES"):
         commits = lock_commits(target.variant.sources, target.requirements, {}, mirrors)
-    return Inputs(rendered, base, ServedSet(rendered.sets, wheels=found, git=commits))
+    return Inputs(rendered, base, ServedSet(rendered.sets, wheels=wheels, git=commits))

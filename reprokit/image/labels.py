@@ -110,7 +110,7 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
     `forced` are the errors of `check` that `--force` ignored.
     """
     variant, base = target.variant, inputs.base
-    found: dict[str, Any] = {
+    values: dict[str, Any] = {
         "recipe": target.recipe.name,
         "variant": target.variant_name,
         "inputs": inputs.hash,
@@ -123,14 +123,14 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
         "base": {"reference": base.reference, "digest": base.digest, "how": base.how, "id": base.image_id},
     }
     if inputs.lock:
-        found["lock"] = inputs.lock.hash
+        values["lock"] = inputs.lock.hash
     if inputs.drift:
-        found["drift"] = list(inputs.drift)
+        values["drift"] = list(inputs.drift)
     if forced:
-        found["forced"] = forced
+        values["forced"] = forced
     own = {
         f"{LABEL}.{key}": value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-        for key, value in found.items()
+        for key, value in values.items()
     }
     return {key: _printable(value) for key, value in {**own, **_standard_labels(target, inputs)}.items()}
 
@@ -144,7 +144,7 @@ def _standard_labels(target: Target, inputs: Inputs) -> dict[str, str]:
         licence = str(canonicalize_license_expression(paper.licence))  # an SPDX expression, or no label
     except InvalidLicenseExpression:
         licence = ""
-    found = {
+    values = {
         "title": target.label,
         "description": f"{paper.title} ({paper.venue} {paper.year})",
         "url": paper.urls.get("paper", ""),
@@ -155,7 +155,7 @@ def _standard_labels(target: Target, inputs: Inputs) -> dict[str, str]:
         "base.name": inputs.base.reference.partition("@")[0],
         "base.digest": inputs.base.digest,
     }
-    return {f"org.opencontainers.image.{key}": value for key, value in found.items()}
+    return {f"org.opencontainers.image.{key}": value for key, value in values.items()}
 
 
 def _printable(text: str) -> str:
@@ -174,5 +174,5 @@ def minimum_driver(cuda: str | None) -> str:
 
     toolkits = bundled().cuda.toolkits
     release = ".".join(cuda.split(".")[:2])
-    known = toolkits.get(release) or next((t for name, t in toolkits.items() if name.split(".")[0] == cuda), None)
-    return (known.family_driver_min or known.driver_min or "") if known else ""
+    toolkit = toolkits.get(release) or next((t for name, t in toolkits.items() if name.split(".")[0] == cuda), None)
+    return (toolkit.family_driver_min or toolkit.driver_min or "") if toolkit else ""

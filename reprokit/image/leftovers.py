@@ -43,19 +43,21 @@ def leftovers(engine: Engine, gone: Collection[str] = ()) -> list[LeftoverImage]
     """
     images = {image.id: image for image in engine.images([], steps=True)}
     containers = [container for container in engine.containers([]) if container.id not in gone]
-    made = {one: entry for one, entry in entries(engine).items() if one in images}
+    made = {image_id: entry for image_id, entry in entries(engine).items() if image_id in images}
     use = _Use(made, images, {container.name for container in containers})
-    reasons = {one: why for one in made if (why := use.reason(one))}
-    for one, image in images.items():
-        if one not in made and image.names and all(name.startswith(step_name("")) for name in image.names):
-            reasons[one] = "left by an interrupted build"
+    reasons = {image_id: why for image_id in made if (why := use.reason(image_id))}
+    for image_id, image in images.items():
+        if image_id not in made and image.names and all(name.startswith(step_name("")) for name in image.names):
+            reasons[image_id] = "left by an interrupted build"
     needed = {container.image for container in containers} | (images.keys() - reasons.keys())
-    for one in needed:
-        for kept in _chain(images, one):
+    for image_id in needed:
+        for kept in _chain(images, image_id):
             reasons.pop(kept, None)
-    compared = {one for one, image in images.items() if image.names} | made.keys()
-    sizes = _sizes({one: (engine.layers(one), images[one].size) for one in compared}, reasons)
-    unused = [LeftoverImage(one, images[one].names, why, sizes[one]) for one, why in reasons.items()]
+    compared = {image_id for image_id, image in images.items() if image.names} | made.keys()
+    sizes = _sizes({image_id: (engine.layers(image_id), images[image_id].size) for image_id in compared}, reasons)
+    unused = [
+        LeftoverImage(image_id, images[image_id].names, why, sizes[image_id]) for image_id, why in reasons.items()
+    ]
     return sorted(unused, key=lambda image: len(_chain(images, image.id)), reverse=True)
 
 
@@ -88,9 +90,9 @@ def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
     containers, old = engine.containers([]), time.time() - _STALE_S
     mounted = {mount.name for container in containers for mount in container.mounts}
     removals: dict[tuple[str, str], Callable[[], None]] = {}
-    for each in containers:
-        if each.name.startswith(NAME) and each.state == "created" and each.created < old:
-            removals["container", each.name] = partial(engine.remove, each.name, force=True)
+    for container in containers:
+        if container.name.startswith(NAME) and container.state == "created" and container.created < old:
+            removals["container", container.name] = partial(engine.remove, container.name, force=True)
     for volume in engine.volumes():
         if volume.name.startswith(NAME) and volume.name not in mounted and volume.created < old:
             removals["volume", volume.name] = partial(engine.remove_volume, volume.name)
@@ -111,15 +113,15 @@ class _Use:
                 last[entry.owner] = max(int(entry.build), last.get(entry.owner, 0))
         self._cached = {
             entry.build
-            for one, entry in made.items()
+            for image_id, entry in made.items()
             if entry.build
             and self._has_recipe(entry.owner, entry.recipe)
-            and (int(entry.build) == last[entry.owner] or (entry.role == "image" and images[one].names))
+            and (int(entry.build) == last[entry.owner] or (entry.role == "image" and images[image_id].names))
         }
 
-    def reason(self, one: str) -> str:
+    def reason(self, image_id: str) -> str:
         """Why the image is unused; "" if it may be in use."""
-        entry, names = self._made[one], self._images[one].names
+        entry, names = self._made[image_id], self._images[image_id].names
         if not names:
             if entry.role == "image":
                 return f"replaced by a newer build of {entry.owner}" if entry.owner else "replaced by a newer build"
@@ -149,7 +151,7 @@ class _Use:
         if (label, path) not in self._recipes:
             name, _, variant = label.partition(":")
             files = [Path(path)] if path else []
-            files += [file for known, file in find.recipe_files().items() if known == name]
+            files += [file for recipe, file in find.recipe_files().items() if recipe == name]
             self._recipes[label, path] = any(_has_variant(file, variant) for file in files)
         return self._recipes[label, path]
 
@@ -164,11 +166,12 @@ def _has_variant(file: Path, variant: str) -> bool:
 def _sizes(images: Mapping[str, tuple[tuple[str, ...], int]], goes: Collection[str]) -> dict[str, int]:
     """The bytes that only each image of `goes` needs; `images` has layers and size by ID. Shared ones count once."""
     totals = {layers: size for layers, size in images.values()}
-    kept = {layers[:n] for one, (layers, _) in images.items() if one not in goes for n in range(len(layers) + 1)}
-    found = {}
-    for one in sorted(goes, key=lambda one: len(images[one][0])):
-        layers, size = images[one]
+    staying = [layers for image_id, (layers, _) in images.items() if image_id not in goes]
+    kept = {layers[:n] for layers in staying for n in range(len(layers) + 1)}
+    sizes = {}
+    for image_id in sorted(goes, key=lambda image_id: len(images[image_id][0])):
+        layers, size = images[image_id]
         below = next((layers[:n] for n in range(len(layers), 0, -1) if layers[:n] in kept and layers[:n] in totals), ())
-        found[one] = max(size - totals.get(below, 0), 0)
+        sizes[image_id] = max(size - totals.get(below, 0), 0)
         kept |= {layers[:n] for n in range(len(layers) + 1)}
-    return found
+    return sizes

@@ -17,11 +17,11 @@ class Lines:
 
     def add(self, text: str) -> Iterator[str]:
         """The lines that end in this block."""
-        *ended, rest = text.split("\n")
+        *ended, unended = text.split("\n")
         for part in ended:
             self._append(part)
             yield self._line()
-        self._append(rest)
+        self._append(unended)
 
     def end(self) -> Iterator[str]:
         """The line without a newline at the end of the text, if there is one."""

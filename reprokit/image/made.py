@@ -56,8 +56,8 @@ def entries(engine: Engine) -> dict[str, MadeEntry]:
 
 def record(engine: Engine, image_id: str, role: Role, owner: str) -> None:
     """Record one image that was just made. Raises EngineError."""
-    with _LIST.changing(engine) as found:
-        found[image_id] = MadeEntry(image_id, role, owner, engine_name(engine), now())
+    with _LIST.changing(engine) as recorded:
+        recorded[image_id] = MadeEntry(image_id, role, owner, engine_name(engine), now())
 
 
 def step_name(key: str) -> str:
@@ -141,7 +141,7 @@ class Steps:
         One that has it already and was killed before its record is removed: without its name, nothing would find it.
         """
         name = step_name(key_of(key + self._apart + self.origin))
-        recorded = {one for images in self._known.values() for one in images}
+        recorded = {made for images in self._known.values() for made in images}
         if (image := self._engine.image_id(name)) and image not in recorded:
             with suppress(ReprokitError):
                 self._engine.remove_image(name)
@@ -154,21 +154,21 @@ class Steps:
             self._foreign.add(image)
         self._used[image] = key
         self._new.append(image)
-        with _LIST.changing(self._engine) as found:
-            found[image] = self._entry(image, "step", key + self._apart)
+        with _LIST.changing(self._engine) as recorded:
+            recorded[image] = self._entry(image, "step", key + self._apart)
 
     def announce(self, image_id: str) -> None:
         """Record the image that is about to be loaded. Raises EngineError."""
-        with _LIST.changing(self._engine) as found:
-            found[image_id] = self._entry(image_id, "image", "")
+        with _LIST.changing(self._engine) as recorded:
+            recorded[image_id] = self._entry(image_id, "image", "")
 
     def finish(self, image_id: str = "") -> None:
         """Record what this build used, and its image. Raises EngineError."""
-        with _LIST.changing(self._engine) as found:
-            for one in self._used.keys() & found.keys():
-                found[one] = replace(self._entry(one, "step", found[one].key), role=found[one].role)
+        with _LIST.changing(self._engine) as recorded:
+            for step in self._used.keys() & recorded.keys():
+                recorded[step] = replace(self._entry(step, "step", recorded[step].key), role=recorded[step].role)
             if image_id:
-                found[image_id] = self._entry(image_id, "image", "")
+                recorded[image_id] = self._entry(image_id, "image", "")
 
     def drop(self) -> None:
         """Remove the steps that this build committed, so that no later build uses them."""
@@ -184,7 +184,7 @@ class Steps:
 
 def drop_replaced(engine: Engine) -> None:
     """Remove images of recipes that lost their name to a newer build, and what only they need."""
-    made = {one for one, entry in entries(engine).items() if entry.role == "image"}
+    made = {image_id for image_id, entry in entries(engine).items() if entry.role == "image"}
     for image in engine.images([]):
         if image.id in made and not image.names:
             with suppress(ReprokitError):  # a container or another image needs it

@@ -55,11 +55,11 @@ def render_own(block: OwnBlock, facts: Mapping[str, Any]) -> dict[str, RenderedP
     job = {"template": block.template, "includes": includes, "parts": {"build": facts, "final": facts}}
     answer = _answer(json.dumps(job))
     try:
-        found = json.loads(answer)
-        if "error" in found:
-            where = f"{block.path}:{int(found['line'])}" if found["line"] else str(block.path)
-            raise UsageError(f"block {block.spec.name}: {str(found['error'])[:500]}", where)
-        parts = {name: RenderedPart.model_validate(found["parts"][name]) for name in ("build", "final")}
+        result = json.loads(answer)
+        if "error" in result:
+            where = f"{block.path}:{int(result['line'])}" if result["line"] else str(block.path)
+            raise UsageError(f"block {block.spec.name}: {str(result['error'])[:500]}", where)
+        parts = {name: RenderedPart.model_validate(result["parts"][name]) for name in ("build", "final")}
     except ValidationError as error:
         problem = f"block {block.spec.name} asks apt for what is not a package: {error.errors()[0].get('input')!r}"
         raise UsageError(problem, str(block.path)) from None
@@ -155,14 +155,14 @@ def checked(text: str, where: str, stages: Collection[str]) -> str:
 
 def _fault(instruction: str, stages: Collection[str]) -> str:
     """What is wrong with an instruction on one line, or ""."""
-    word, _, rest = instruction.partition(" ")
-    if word == "RUN" and (not rest.strip() or rest.lstrip().startswith("-")):
+    word, _, argument = instruction.partition(" ")
+    if word == "RUN" and (not argument.strip() or argument.lstrip().startswith("-")):
         return "has a RUN with an option"
     if word == "ENV" and not _ENV.fullmatch(instruction):
         return "has an ENV that is not NAME=VALUE, with quotes where it has spaces"
     if word == "WORKDIR":
         try:
-            f.container_path(rest)
+            f.container_path(argument)
         except ValueError as error:
             return f"has a WORKDIR that is not allowed: {error}"
     if word == "COPY":

@@ -37,7 +37,7 @@ def facts(place: str, text: str, variables: Mapping[str, str], copies: str, base
 
 def reason(now: StepFacts, earlier: Sequence[StepFacts]) -> str:
     """What differs from the same step of the last build, in some words."""
-    before = next((each for each in earlier if each.place == now.place), None)
+    before = next((step for step in earlier if step.place == now.place), None)
     if before is None:
         return "it is new"
     if before.base != now.base:
@@ -59,7 +59,7 @@ def last(target: Target) -> list[StepFacts]:
     """The steps of the last build of a variant; none if they are not known."""
     try:
         with Folder(_folder()) as folder:
-            return [StepFacts(**each) for each in json.loads(folder.read(_name(target), _MOST))]
+            return [StepFacts(**step) for step in json.loads(folder.read(_name(target), _MOST))]
     except (OSError, ValueError, TypeError):
         return []
 
@@ -67,7 +67,7 @@ def last(target: Target) -> list[StepFacts]:
 def keep(target: Target, steps: Sequence[StepFacts]) -> None:
     """Keep the steps of a build. Raises OSError."""
     with Folder(_folder()) as folder, folder.replacing(_name(target)) as file:
-        file.write(json.dumps([asdict(each) for each in steps]).encode())
+        file.write(json.dumps([asdict(step) for step in steps]).encode())
 
 
 def _folder() -> Path:

@@ -174,16 +174,16 @@ class _Dockerfile:
         own = {"block": use.spec.name, "stage": use.stage, "options": use.options, "before": before}
         own["secrets"] = use.secrets
         facts = {**self.facts, **own, "bounds": use.bounds}
-        asked: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = []
+        installs: Sequence[tuple[tuple[str, ...], tuple[str, ...]]] = []
         if use.own:
             if (made := render_own(use.own, facts).get(part)) is None:
                 return ""
-            text, asked = checked(made.text, str(use.own.path), self.stages), made.installs
+            text, installs = checked(made.text, str(use.own.path), self.stages), made.installs
         else:
             template = template_environment().get_template(f"blocks/{use.spec.name}.j2")
             if part not in template.blocks:
                 return ""
-            text = "".join(template.blocks[part](template.new_context({**facts, "installs": asked})))
+            text = "".join(template.blocks[part](template.new_context({**facts, "installs": installs})))
         if use.secrets:
             text, reads = _with_mounts(text, use.secrets)
             self.secrets += [(use.spec.name, name) for name in use.secrets if reads]
@@ -191,13 +191,13 @@ class _Dockerfile:
         if text and use.spec.build_args and (part == "build" or (part == "final" and use.stage not in self.stages)):
             text = _arguments(self.target) + text
         earlier = self.of_base if part == "build" and use.spec.build_from == "base" else self.of_image
-        for packages, components in asked:
+        for packages, components in installs:
             self.installs.append(AptInstall(use.spec.name, packages, earlier, components))
             earlier += packages
         if part not in ("tools", "build"):
             self.of_image = earlier
         # Declared if it is used: an argument enters the layer cache's key of every step after it.
-        return (f"ARG {argument('apt', use.spec.name)}=\n" if asked else "") + text
+        return (f"ARG {argument('apt', use.spec.name)}=\n" if installs else "") + text
 
     def check_secrets(self) -> None:
         """Raises UsageError for an own block that names a secret and does not read it."""

@@ -142,7 +142,7 @@ class BuildRun:
                 except StepFailed as failure:
                     result |= {"block": failure.block, "step": failure.step}
                     raise self._failure(failure) from None
-            result |= {"result": "built", "image": image_id, "steps": [asdict(each) for each in self.times]}
+            result |= {"result": "built", "image": image_id, "steps": list(map(asdict, self.times))}
             with suppress(OSError):
                 reasons.keep(self.target, executor.facts)
             keep_success(self.all_output, Subject(self.target))

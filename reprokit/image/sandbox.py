@@ -169,9 +169,9 @@ def _check(tree: nodes.Template, includes: dict[str, str]) -> None:
 
 def _line(template: Template, error: BaseException) -> int:
     """The line of the template if an error was raised, 0 if unknown."""
-    trace, found = error.__traceback__, 0
+    trace, line = error.__traceback__, 0
     while trace:
         if trace.tb_frame.f_code.co_filename == "<template>":
-            found = template.get_corresponding_lineno(trace.tb_lineno)
+            line = template.get_corresponding_lineno(trace.tb_lineno)
         trace = trace.tb_next
-    return found
+    return line

@@ -71,14 +71,14 @@ _ARCHIVE = re.compile(r'sources="";.*?apt-get \$sources install -y --no-install-
 
 def block_of(command: str) -> str:
     """The block that a command of a RUN is of; "" if it is no block's."""
-    found = _BLOCK.search(command)
-    return found[1] if found else ""
+    match = _BLOCK.search(command)
+    return match[1] if match else ""
 
 
 def without_boilerplate(command: str) -> str:
     """A command of a RUN without what every block's has: shell options, functions, the choice of an archive."""
-    rest = _OPTIONS.match(command)
-    return _ARCHIVE.sub("apt-get install", command[rest.end() :] if rest else command)
+    options = _OPTIONS.match(command)
+    return _ARCHIVE.sub("apt-get install", command[options.end() :] if options else command)
 
 
 _TAR = ("tar", "--no-same-owner", "-xf")
@@ -98,16 +98,13 @@ _BY_NAME = {
 
 
 def unpacking(name: str, archive: str) -> tuple[tuple[str, ...], str]:
-    """The command that unpacks `archive`, a file of this name, and the package that it needs or "".
+    """The command that unpacks `archive`, a file called `name`, and the apt package that provides it ("" if none).
 
-    The folder is its last word, which the caller adds.
-
-    Raises UsageError if the name is not that of an archive.
+    The caller adds the folder as the last word. Raises UsageError if the name is not that of an archive.
     """
-    found = next((how for end, how in _BY_NAME.items() if name.endswith(end)), None)
-    if found is None:
-        raise UsageError(
-            f"{name} cannot be unpacked: its name is not an archive's", hint=f"archives are {', '.join(_BY_NAME)}"
-        )
-    command, option, package = found
-    return (*command, archive, option), package
+    for ending, (command, option, package) in _BY_NAME.items():
+        if name.endswith(ending):
+            return (*command, archive, option), package
+    raise UsageError(
+        f"{name} cannot be unpacked: its name is not an archive's", hint=f"archives are {', '.join(_BY_NAME)}"
+    )

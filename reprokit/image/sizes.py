@@ -50,8 +50,7 @@ def stored_together(images: Sequence[SizedImage]) -> int:
     """Bytes that an engine stores for all of them, each layer once."""
     total = 0
     for number, image in enumerate(images):
-        known = max((_size(image.shared(other)) for other in images[:number]), default=0)
-        total += image.size - known
+        total += image.size - max((_size(image.shared(other)) for other in images[:number]), default=0)
     return total
 
 
@@ -61,14 +60,14 @@ def freed(image: SizedImage, others: Sequence[SizedImage]) -> int:
 
 
 def _steps(history: Sequence[HistoryStep]) -> Steps:
-    found: list[tuple[str, int]] = []
+    sizes: list[tuple[str, int]] = []
     waiting: list[int] = []
     for step in reversed(history):
         waiting += [step.size] if step.size > 0 else []
         if block := block_of(step.command):
-            found += [(block, count) for count in waiting]
+            sizes += [(block, count) for count in waiting]
             waiting = []
-    return (*found, *(("settings", count) for count in waiting))
+    return (*sizes, *(("settings", count) for count in waiting))
 
 
 def _sums(steps: Steps) -> dict[str, int]:
@@ -82,9 +81,9 @@ def _size(steps: Steps) -> int:
     return sum(count for _, count in steps)
 
 
-def _common(one: Sequence[Any], other: Sequence[Any]) -> int:
+def _common(first: Sequence[Any], other: Sequence[Any]) -> int:
     """The length of the common beginning."""
-    for number, (a, b) in enumerate(zip(one, other, strict=False)):
+    for number, (a, b) in enumerate(zip(first, other, strict=False)):
         if a != b:
             return number
-    return min(len(one), len(other))
+    return min(len(first), len(other))

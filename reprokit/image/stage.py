@@ -112,8 +112,8 @@ class StageRun:
 
     def run(self, before: Sequence[Future[None]]) -> None:
         """Run what is not cached, after the stages `before`."""
-        for each in before:
-            each.result()
+        for future in before:
+            future.result()
         stage = self.build.evaluated[self.number]
         self.build.report_stage(self.number, stage.done + 1, self.report)
         left = stage.steps[stage.done + 1 :]
@@ -173,7 +173,7 @@ class StageRun:
                     last = step.key
                     # What a stage's product is copied from may have any number of layers.
                     is_long = time.monotonic() - began > _WORTH * self.build.commit_s
-                    if self.number not in self.build.chain and is_long and any(each.key for each in waiting):
+                    if self.number not in self.build.chain and is_long and any(later.key for later in waiting):
                         break
                 if last:
                     image = self._commit(container, last)
@@ -226,11 +226,11 @@ class StageRun:
         A bind is a copy in a volume, as the engine mounts no folder of an image. Folders in which they are mounted stay
         in the layer, empty, if the image does not have them.
         """
-        found: list[dict[str, Any]] = []
+        mounts: list[dict[str, Any]] = []
         with ExitStack() as stack:
             for mount in mounted(step):
                 if mount.kind == "tmpfs":
-                    found.append({"Type": "tmpfs", "Target": mount.target})
+                    mounts.append({"Type": "tmpfs", "Target": mount.target})
                     continue
                 name = f"{NAME}{token_hex(12)}"
                 if mount.kind == "cache" and self.plan.caches and not self.plan.no_cache:
@@ -240,8 +240,8 @@ class StageRun:
                 if self.engine.create_volume(name):
                     self._fill(name, mount, f"{self.plan.where}:{step.instruction.line}")
                 entry = {"Type": "volume", "Source": name, "Target": mount.target, "ReadOnly": mount.readonly}
-                found.append({**entry, "VolumeOptions": {"NoCopy": True}})
-            yield found
+                mounts.append({**entry, "VolumeOptions": {"NoCopy": True}})
+            yield mounts
 
     def _without_volume(self, name: str) -> None:
         with suppress(ReprokitError):  # left volumes are removed by `clean`
@@ -303,9 +303,9 @@ class StageRun:
         if path not in missing and path not in before:
             mode = stat.S_IMODE(status.mode)
             before[path] = Entry(path, stat.S_IFDIR, mode, status.user, status.group, status.modified)
-        for each in reversed(missing):
-            container.make(Entry(each, stat.S_IFDIR))
-            yield each
+        for folder in reversed(missing):
+            container.make(Entry(folder, stat.S_IFDIR))
+            yield folder
 
     def _command(self, run: Run, accounts: Accounts, secrets: Mapping[str, str], where: str) -> Command:
         user, group, groups, home = accounts.identity(run.user, where)
@@ -351,18 +351,18 @@ class Accounts:
     def identity(self, text: str, where: str) -> tuple[int, int, list[int], str]:
         """User, group, further groups and home of a USER. Raises UsageError if the container has no such user."""
         name, _, group = (text or "0").partition(":")
-        entry = next((each for each in self._entries("passwd", 7) if name in (each[0], each[2])), None)
+        entry = next((fields for fields in self._entries("passwd", 7) if name in (fields[0], fields[2])), None)
         uid = int(entry[2]) if entry else self._number(name, "user", where)
         primary = int(entry[3]) if entry else 0
         if group:
             return uid, self.group(group, where), [], entry[5] if entry else "/"
         user = entry[0] if entry else name
-        groups = [int(each[2]) for each in self._entries("group", 4) if user in each[3].split(",")]
+        groups = [int(fields[2]) for fields in self._entries("group", 4) if user in fields[3].split(",")]
         return uid, primary, sorted({primary, *groups}), (entry[5] if entry else "") or "/"
 
     def group(self, text: str, where: str) -> int:
-        found = next((each for each in self._entries("group", 4) if text in (each[0], each[2])), None)
-        return int(found[2]) if found else self._number(text, "group", where)
+        entry = next((fields for fields in self._entries("group", 4) if text in (fields[0], fields[2])), None)
+        return int(entry[2]) if entry else self._number(text, "group", where)
 
     def owner(self, text: str, where: str) -> tuple[int, int]:
         """Of --chown: the group is the user's number if it is not named."""
@@ -378,6 +378,6 @@ class Accounts:
     def _entries(self, file: str, fields: int) -> Iterator[list[str]]:
         text = (self._container.read(posixpath.join("/etc", file)) or b"").decode("utf-8", "replace")
         for line in text.splitlines():
-            found = line.split(":")
-            if len(found) == fields and re.fullmatch(r"\d{1,9}", found[2]) and found[3].isdigit() | (file == "group"):
-                yield found
+            entry = line.split(":")
+            if len(entry) == fields and re.fullmatch(r"\d{1,9}", entry[2]) and entry[3].isdigit() | (file == "group"):
+                yield entry

@@ -45,14 +45,14 @@ def verified(image_id: str) -> str:
     return entry.verified if entry else ""
 
 
-def known(image_id: str) -> bool:
+def is_trusted(image_id: str) -> bool:
     """Whether the image was built here or is trusted."""
     return state(image_id) != "unverified"
 
 
 def notice(image_id: str, label: str, node: str = "") -> str:
     """A notice for the user if the image, here or on a node, is unverified; otherwise empty."""
-    if known(image_id):
+    if is_trusted(image_id):
         return ""
     name = image_id if node else label
     return f"the image of {label} is unverified: neither built here nor trusted (`reprokit images trust {name}`)"
@@ -60,18 +60,18 @@ def notice(image_id: str, label: str, node: str = "") -> str:
 
 def record(engine: Engine, image_id: str, state: State, how: str, where: str = "") -> None:
     """Record an image of `engine`, or of the engine `where`. "built here" is never replaced. Raises EngineError."""
-    with _LIST.changing(engine) as found:
-        known = found.get(full_id(image_id))
-        if known is None or known.state != "built here":
-            verdict = known.verified if known else ""
-            found[full_id(image_id)] = _entry(image_id, state, how, where or engine_name(engine), verdict)
+    with _LIST.changing(engine) as listed:
+        entry = listed.get(full_id(image_id))
+        if entry is None or entry.state != "built here":
+            verdict = entry.verified if entry else ""
+            listed[full_id(image_id)] = _entry(image_id, state, how, where or engine_name(engine), verdict)
 
 
 def record_verified(engine: Engine, image_id: str, verdict: str) -> None:
     """Record the verdict of `reprokit verify` on an image, which stays as trusted as it was. Raises EngineError."""
-    with _LIST.changing(engine) as found:
-        known = found.get(full_id(image_id)) or _entry(image_id, "unverified", "verify", engine_name(engine))
-        found[full_id(image_id)] = replace(known, verified=verdict)
+    with _LIST.changing(engine) as listed:
+        entry = listed.get(full_id(image_id)) or _entry(image_id, "unverified", "verify", engine_name(engine))
+        listed[full_id(image_id)] = replace(entry, verified=verdict)
 
 
 def _entry(image_id: str, state: State, how: str, engine: str, verified: str = "") -> TrustEntry:
@@ -80,9 +80,8 @@ def _entry(image_id: str, state: State, how: str, engine: str, verified: str = "
 
 def revoke(engine: Engine, image_ids: Iterable[str]) -> list[str]:
     """Remove images; returns the IDs of those that had an entry. Raises EngineError."""
-    with _LIST.changing(engine) as found:
-        gone = [image_id for image_id in map(full_id, image_ids) if found.pop(image_id, None)]
-    return gone
+    with _LIST.changing(engine) as listed:
+        return [image_id for image_id in map(full_id, image_ids) if listed.pop(image_id, None)]
 
 
 def entries() -> dict[str, TrustEntry]:

@@ -421,7 +421,7 @@ def send(
         for delivery in deliveries:
             for image in images:
                 image_id = delivery.loaded.get(image.name, image.id)
-                if image_id != image.id and trust.known(image.id):
+                if image_id != image.id and trust.is_trusted(image.id):
                     # A containerd store has another ID for the same image.
                     where = f"ssh://{delivery.node.name}"
                     trust.record(engine, image_id, trust.state(image.id), "send", where)

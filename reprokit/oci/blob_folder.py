@@ -42,8 +42,8 @@ class BlobFolder:
         return None
 
     def present(self, diff_id: str) -> Descriptor | None:
-        found = self.find(diff_id)
-        return found.blob if found else None
+        stored = self.find(diff_id)
+        return stored.blob if stored else None
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[_BlobFile]:

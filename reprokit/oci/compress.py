@@ -68,8 +68,8 @@ def _parallel(blocks: Iterable[bytes], *workers: Write) -> None:
 
     def finish(most: int) -> None:
         while len(waiting) > most:
-            for each in waiting.popleft():
-                each.result()
+            for future in waiting.popleft():
+                future.result()
 
     try:
         # Handing over smaller blocks costs more than the work on them.

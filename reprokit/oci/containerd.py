@@ -25,14 +25,14 @@ def with_store_blobs(image: Image, store: ImageStore) -> Image:
     if store.form is not Form.BLOBS or not last:
         return image
     needed = {layer.diff_id for layer in image.layers if layer.blob is None}
-    found = _blobs(store.engine, store.chains.image_with(image.diff_ids[:last]), needed)
-    if missing := needed - set(found):
+    blobs = _blobs(store.engine, store.chains.image_with(image.diff_ids[:last]), needed)
+    if missing := needed - set(blobs):
         raise EngineError(
             f"the engine has {counted(len(missing), 'layer')} of {image.name} unpacked, but no blobs of them",
             min(missing),
             "export the image again without --since and --for",
         )
-    layers = tuple(replace(layer, blob=layer.blob or found[layer.diff_id]) for layer in image.layers)
+    layers = tuple(replace(layer, blob=layer.blob or blobs[layer.diff_id]) for layer in image.layers)
     return replace(image, layers=layers)
 
 

@@ -97,11 +97,11 @@ class ArchiveReader:
         return ArchivedImage(tuple(item.get("RepoTags") or ()), config, tuple(map(self._layer, item["Layers"])))
 
     def _of_index(self, text: bytes, name: str) -> Iterator[ArchivedImage]:
-        for each in parsed(text)["manifests"]:
-            annotations = each.get("annotations") or {}
+        for entry in parsed(text)["manifests"]:
+            annotations = entry.get("annotations") or {}
             named = annotations.get("io.containerd.image.name", name)
             # An index also names platforms and build attestations that the engine does not have.
-            text_of = self.texts.get(blob_path(each["digest"]))
+            text_of = self.texts.get(blob_path(entry["digest"]))
             if text_of is None:
                 continue
             self._named += 1  # indexes may name each other

@@ -92,8 +92,8 @@ class Files:
 
     def _link(self, path: str, target: str, new: set[str], where: str) -> None:
         """Make a hard link, whose content is that of another path."""
-        if (found := self._paths.get(target)) and target != path:
-            self._put(path, found if target in new else replace(found, offset=-1))
+        if (entry := self._paths.get(target)) and target != path:
+            self._put(path, entry if target in new else replace(entry, offset=-1))
         if target == path or target not in self._paths:
             raise UsageError(f"a layer is damaged: the hard link {path[:200]} leads to nothing", where)
         group = self._linked.setdefault(target, {target})
@@ -110,14 +110,14 @@ class Files:
 
     def _below(self, folder: str, but: set[str] | None = None) -> list[str]:
         """All paths below a folder, except those in `but`."""
-        found, waiting = [], [folder]
+        paths, waiting = [], [folder]
         while waiting:
             for path in self._inside.get(waiting.pop(), ()):
                 self._total.paths += 1
                 waiting.append(path)
                 if not but or path not in but:
-                    found.append(path)
-        return found
+                    paths.append(path)
+        return paths
 
     def _remove(self, paths: Iterable[str]) -> None:
         for path in paths:

@@ -165,7 +165,7 @@ def as_stored(source: LayerSource, image: Image, store: ImageStore) -> Image:
         return with_store_blobs(image, store)
     sizes = source.sizes
     return replace(
-        image, layers=tuple(Layer(each.diff_id, sizes.get(each.diff_id, each.size), None) for each in image.layers)
+        image, layers=tuple(Layer(old.diff_id, sizes.get(old.diff_id, old.size), None) for old in image.layers)
     )
 
 

@@ -146,7 +146,7 @@ def ambiguous(config: bytes) -> str:
     value = json.loads(config, object_pairs_hook=once)
     settings, rootfs = value.get("config") or {}, value.get("rootfs") or {}
     # With the keys that reprokit reads: in another case alone, only engines would read them.
-    for each, keys in ((value, ("config", "rootfs")), (settings, ("Labels",)), (rootfs, ("diff_ids",))):
-        folded, known = Counter(map(str.casefold, each)), {key.casefold(): key for key in keys}
-        twice += [key for key in each if folded[key.casefold()] > 1 or known.get(key.casefold(), key) != key]
+    for part, keys in ((value, ("config", "rootfs")), (settings, ("Labels",)), (rootfs, ("diff_ids",))):
+        folded, spelt = Counter(map(str.casefold, part)), {key.casefold(): key for key in keys}
+        twice += [key for key in part if folded[key.casefold()] > 1 or spelt.get(key.casefold(), key) != key]
     return twice[0] if twice else ""

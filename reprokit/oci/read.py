@@ -71,11 +71,11 @@ def unpacked_size(engine: Engine, images: Sequence[ImageInfo], without: Callable
     """Approximate uncompressed bytes of the images' layers, each once, except those that `without` is true for."""
     layers: dict[str, int] = {}
     others: dict[str, int] = {}
-    for each in images:
-        if sizes := layer_sizes(engine, each):
+    for image in images:
+        if sizes := layer_sizes(engine, image):
             layers |= sizes
         else:
-            others[each.id] = each.size
+            others[image.id] = image.size
     return sum(size for diff_id, size in layers.items() if not without(diff_id)) + sum(others.values())
 
 
@@ -95,16 +95,16 @@ def read_images(
     engine; then `passing` gets all layers. Raises EngineError if the engine gives less than it describes; whatever the
     sink raises.
     """
-    paths = LayerPaths([each.layers for each in images])
+    paths = LayerPaths([image.layers for image in images])
     pass_ = _Pass(sink, without, progress, unpacked_size(engine, images), packing, edits or {}, passing)
-    with contextlib.closing(engine.save(*(each.name for each in images))) as blocks:
+    with contextlib.closing(engine.save(*(image.name for image in images))) as blocks:
         archive = ArchiveReader(blocks)
         for layer in archive.layers():
             pass_.add(layer, paths.diff_id(layer.path, archive.texts))
         archived = archive.images()
     if unknown := pass_.edits.keys() - pass_.original.values():
         raise EngineError(f"the engine's archive does not name the layer {', '.join(unknown)}")
-    return [_image(each, archived, pass_) for each in images]
+    return [_image(image, archived, pass_) for image in images]
 
 
 @dataclass

@@ -274,10 +274,10 @@ def _environment(recipe: Recipe, facts: VariantFacts, records: Sequence[Record])
 
 
 def _sizes(lock: VariantLock) -> str:
-    from reprokit.supply.kinds import kinds
+    from reprokit.supply.kinds import all_kinds
 
     parts = []
-    for kind in kinds():
+    for kind in all_kinds():
         entries = getattr(lock, kind.name)
         total = sum(getattr(entry, "size", 0) or 0 for entry in entries)
         parts += [f"{kind.name}: {len(entries)}{f', {size(total)}' if total else ''}"] if entries else []

@@ -194,9 +194,9 @@ class Gateway:
         """Raises SourceError if an apt package is not in the store."""
         self._scratch = TemporaryDirectory(prefix="reprokit-git-")
         self._sets: dict[str, dict[str, InputServer]] = {}
-        for each in self.inputs.servers.values() if self.inputs else ():
-            each.prepare(self.store, Path(self._scratch.name))
-            self._sets.setdefault(each.host, {})[each.key] = each
+        for server in self.inputs.servers.values() if self.inputs else ():
+            server.prepare(self.store, Path(self._scratch.name))
+            self._sets.setdefault(server.host, {})[server.key] = server
         # The user's own hosts are looked up only when needed: that runs pip, which takes longer than most requests.
         self.client = Client(
             Settings(stall_s=_STALL_S, proxy=self.mirrors.proxy, lost=self.store.lost), named=self.named

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from reprokit.recipe.blocks import argument
-from reprokit.supply.kinds import kinds
+from reprokit.supply.kinds import all_kinds
 from reprokit.supply.kinds.kind import InputServer
 
 
@@ -20,9 +20,9 @@ class ServedSet:
     """
 
     def __init__(self, blocks: Mapping[str, Collection[str]] = {}, **entries: Iterable[Any]) -> None:
-        self.entries: dict[str, tuple[Any, ...]] = {name: tuple(each) for name, each in entries.items()}
+        self.entries: dict[str, tuple[Any, ...]] = {kind: tuple(of_kind) for kind, of_kind in entries.items()}
         self.servers: dict[str, InputServer] = {}
-        for kind in kinds():
+        for kind in all_kinds():
             if kind.always or kind.name in entries:
                 for block in blocks.get(kind.name, (kind.name,)):
                     self.servers[argument(kind.name, block)] = kind.server(self.of(kind.name, block))
@@ -43,6 +43,6 @@ class ServedSet:
     @property
     def described(self) -> str:
         """Number and size of the inputs."""
-        counts = ", ".join(f"{len(self.of(k.name))} {k.counted}" for k in kinds() if self.of(k.name))
-        size = sum(getattr(entry, "size", 0) for each in self.entries.values() for entry in each)
+        counts = ", ".join(f"{len(self.of(k.name))} {k.counted}" for k in all_kinds() if self.of(k.name))
+        size = sum(getattr(entry, "size", 0) for of_kind in self.entries.values() for entry in of_kind)
         return f"{counts} ({size / 1e6:.0f} MB)" if counts else ""

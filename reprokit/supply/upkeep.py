@@ -122,9 +122,9 @@ class Names:
     labels: dict[str | Commit, list[str]] = field(default_factory=dict)
 
     def add(self, label: str, inputs: Iterable[LockedInput], commits: Iterable[Commit] = ()) -> None:
-        for each in inputs:
-            self.inputs.setdefault(each.key, each)
-            self.labels.setdefault(each.key, []).append(label)
+        for file in inputs:
+            self.inputs.setdefault(file.key, file)
+            self.labels.setdefault(file.key, []).append(label)
         for commit in commits:
             self.commits.add(commit)
             self.labels.setdefault(commit.in_store, []).append(label)
@@ -140,7 +140,7 @@ def all_locks(store: Store) -> list[Lock]:
     """
     # Recipes with files beside them are in folders of their own.
     patterns = (f"*{lock_file.SUFFIX}", f"*/*{lock_file.SUFFIX}")
-    locks = [path for folder in paths.recipe_dirs() for each in patterns for path in folder.glob(each)]
+    locks = [path for folder in paths.recipe_dirs() for pattern in patterns for path in folder.glob(pattern)]
     locks = [path for path in locks if not path.parent.is_symlink()] + store.used_locks()
     distinct = {path.parent.resolve() / path.name for path in locks}
     return [lock_file.read(path).completed(store) for path in sorted(distinct)]
@@ -194,15 +194,13 @@ def everything(store: Store) -> list[StoreRow]:
     """Everything in the store, by kind and name. Raises UsageError if a lock cannot be read."""
     names = names_of(all_locks(store))
     stored = [*stored_files(store), *stored_repositories(store)]
-    return _sorted(_row(names, each.key, each.size, True) for each in stored)
+    return _sorted(_row(names, entry.key, entry.size, True) for entry in stored)
 
 
 def of_target(store: Store, text: str) -> list[StoreRow]:
     """Everything that the lock of `NAME[:VARIANT]` names, present or not. Raises UsageError without such a lock."""
     names = names_of([locked(text)[1]])
-    rows = []
-    for each in names.inputs.values():
-        rows.append(_row(names, each.key, each.size, bool(each.stored(store))))
+    rows = [_row(names, file.key, file.size, bool(file.stored(store))) for file in names.inputs.values()]
     for commit in names.commits:
         folder = folder_of(commit, store)
         present = folder.is_dir()
@@ -244,7 +242,7 @@ class Plan:
     @property
     def size(self) -> int:
         """Bytes to free."""
-        return sum(each.size for each in self.goes) + sum(leftover.size for leftover in self.leftovers)
+        return sum(entry.size for entry in self.goes) + sum(leftover.size for leftover in self.leftovers)
 
 
 def plan(store: Store, everything: bool = False, now: float | None = None) -> Plan:
@@ -270,8 +268,8 @@ def decide(
     kept: list[Stored] = []
     young: list[Stored] = []
     goes: list[Stored] = []
-    for each in stored:
-        (kept if each.key in named else young if each.since > young_since else goes).append(each)
+    for entry in stored:
+        (kept if entry.key in named else young if entry.since > young_since else goes).append(entry)
     return Plan(tuple(goes), tuple(leftovers), tuple(kept), tuple(young))
 
 
@@ -285,10 +283,10 @@ def free(store: Store, plan: Plan) -> None:
     try:
         for leftover in plan.leftovers:
             remove(leftover.path, trash)
-        for each in plan.goes:
-            remove(each.path, trash)
-            if isinstance(each.key, Commit):
-                each.path.with_suffix(".lock").unlink(missing_ok=True)
+        for entry in plan.goes:
+            remove(entry.path, trash)
+            if isinstance(entry.key, Commit):
+                entry.path.with_suffix(".lock").unlink(missing_ok=True)
     except OSError as error:
         hint = "does it belong to another user?"
         raise EngineError(f"cannot free space in the store: {error.strerror}", str(error.filename), hint) from None
@@ -323,10 +321,10 @@ def verify(store: Store, on_progress: ByteProgress = lambda done, total: None) -
     Changes nothing. The caller holds `store.in_use()`.
     """
     files, repositories = stored_files(store), stored_repositories(store)
-    total, done = sum(each.size for each in (*files, *repositories)), 0
+    total, done = sum(entry.size for entry in (*files, *repositories)), 0
     bad = [Bad(path.name, path, "no file of the store") for path in strays(store)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        checks = {pool.submit(_fault, each): each for each in (*files, *repositories)}
+        checks = {pool.submit(_fault, entry): entry for entry in (*files, *repositories)}
         try:
             for check in as_completed(checks):
                 done += checks[check].size
@@ -334,10 +332,10 @@ def verify(store: Store, on_progress: ByteProgress = lambda done, total: None) -
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    for check, each in checks.items():
+    for check, entry in checks.items():
         if why := check.result():
-            what = f"{each.key.name} at {each.key.commit}" if isinstance(each.key, Commit) else each.key
-            bad.append(Bad(what, each.path, why))
+            what = f"{entry.key.name} at {entry.key.commit}" if isinstance(entry.key, Commit) else entry.key
+            bad.append(Bad(what, entry.path, why))
     return Verified(len(files), len(repositories), total, tuple(bad))
 
 
@@ -358,8 +356,8 @@ def repair(store: Store, bad: tuple[Bad, ...]) -> None:
     """Remove damaged entries, so that the next fetch downloads them. The caller has the store `alone()`."""
     trash = store.root / "tmp"
     trash.mkdir(parents=True, exist_ok=True)
-    for each in bad:
-        remove(each.path, trash)
+    for entry in bad:
+        remove(entry.path, trash)
 
 
 def remove(path: Path, trash: Path) -> None:

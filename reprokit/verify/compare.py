@@ -62,34 +62,34 @@ def compare_layers(
     layer: ComparedLayer,
     pair: tuple[Effect, Effect],
     files: tuple[Path, Path],
-    known: Mapping[str, str],
+    reasons: Mapping[str, str],
     look: Look | None = None,
 ) -> None:
     """Compare what two uncompressed layers do. `known` are patterns of paths that differ between builds, with reasons.
 
     `look` gets the contents of the first pair of files that differ, and returns more about them.
     """
-    one, other = pair
+    old, new = pair
     with files[0].open("rb") as before, files[1].open("rb") as after:
-        paths = sorted({path for each in pair for path in (*each.made, *each.times, *each.removed)})
+        paths = sorted({path for side in pair for path in (*side.made, *side.times, *side.removed)})
         layer.files = len(paths)
         for path in paths:
-            left, right = one.entry(path), other.entry(path)
+            left, right = old.entry(path), new.entry(path)
             if left and right and left.seen == right.seen:
                 if left.unseen == right.unseen:
                     layer.same += 1
                 else:
                     layer.add(FileChange(path, "time", _unseen(left, right)))
                 continue
-            if path in one.removed & other.removed:
+            if path in old.removed & new.removed:
                 layer.same += 1
                 continue
-            if not any(path in each.made or path in each.removed for each in pair):
+            if not any(path in side.made or path in side.removed for side in pair):
                 layer.add(FileChange(path, "time"))
                 continue
-            reason = next((why for pattern, why in known.items() if fnmatchcase(path, pattern)), "")
+            reason = next((why for pattern, why in reasons.items() if fnmatchcase(path, pattern)), "")
             if left is None or right is None:
-                kind: Kind = "removed" if left or path in other.removed else "added"
+                kind: Kind = "removed" if left or path in new.removed else "added"
                 layer.add(FileChange(path, kind, "", reason))
                 continue
             detail = _seen(left, right)
@@ -112,10 +112,10 @@ def _unseen(left: LayerEntry, right: LayerEntry) -> str:
     return "; ".join(f"{name} {str(a)[:_SHOWN]} -> {str(b)[:_SHOWN]}" for name, a, b in pairs if a != b)
 
 
-def _first(one: Iterator[bytes], other: Iterator[bytes]) -> str:
+def _first(before: Iterator[bytes], after: Iterator[bytes]) -> str:
     """Where two contents begin to differ, with the bytes from there on."""
     at = 0
-    for left, right in zip_longest(one, other, fillvalue=b""):
+    for left, right in zip_longest(before, after, fillvalue=b""):
         if left != right:
             bytes_of_both = enumerate(zip(left, right, strict=False))
             inside = next((i for i, (a, b) in bytes_of_both if a != b), min(len(left), len(right)))
@@ -130,7 +130,7 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
     flat: dict[str, str] = {}
     for key, value in config.items():
         if key == "Env" and isinstance(value, list):
-            for name, _, text in (str(each).partition("=") for each in value):
+            for name, _, text in (str(variable).partition("=") for variable in value):
                 # Of one name more than once, all count: which value a process gets is the runtime's affair.
                 flat[f"env {name}"] = f"{flat[f'env {name}']}, {text}" if f"env {name}" in flat else text
         elif key == "Labels" and isinstance(value, dict):
@@ -140,9 +140,9 @@ def settings(config: Mapping[str, Any]) -> dict[str, str]:
     return flat
 
 
-def changed_settings(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def changed_settings(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """Settings that differ, with both values, empty if there is none."""
-    return differences(settings(one), settings(other))[:_KEPT]
+    return differences(settings(before), settings(after))[:_KEPT]
 
 
 def layer_lines(layers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -153,8 +153,8 @@ def layer_lines(layers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         of_files = f" of {layer['files']} files" if layer["files"] else ""
         yield f"layer {layer['number']}: {counts}{of_files}  {layer['instruction'][:60]}".rstrip()
         # The first times only after what matters more.
-        for change in sorted(layer["changes"], key=lambda each: each["kind"] == "time")[:_PRINTED]:
-            known = f" (known: {change['known']})" if change["known"] else ""
-            yield f"  {change['kind']:<7}  {change['path']}  {change['detail']}{known}".rstrip()
+        for change in sorted(layer["changes"], key=lambda change: change["kind"] == "time")[:_PRINTED]:
+            reason = f" (known: {change['known']})" if change["known"] else ""
+            yield f"  {change['kind']:<7}  {change['path']}  {change['detail']}{reason}".rstrip()
         if (more := differ + times - _PRINTED) > 0:
             yield f"  and {more} more"

@@ -59,8 +59,8 @@ class ImageInEngine:
     @classmethod
     def of(cls, engine: Engine, name: str) -> ImageInEngine:
         """Raises UsageError if the engine has no such image."""
-        found = engine_image(engine, name)
-        return cls(engine, found.name, found.id, found.layers, found.config)
+        image = engine_image(engine, name)
+        return cls(engine, image.name, image.id, image.layers, image.config)
 
     @property
     def instructions(self) -> list[str]:
@@ -115,18 +115,18 @@ def image_in_bundle(path: Path, name: str) -> Iterator[ImageInBundle]:
         yield ImageInBundle(verify_bundle(bundle), images[0])
 
 
-def written(one: ComparedImage, other: ComparedImage, folder: Path) -> dict[str, Path]:
+def written(image: ComparedImage, again: ComparedImage, folder: Path) -> dict[str, Path]:
     """Write the layers of both, each once; returns their files by diff ID. Raises UsageError, EngineError."""
-    # Of a layer that both have, a bundle may lack the content, an engine does not.
-    other.write(frozenset(other.diff_ids), folder)
-    if rest := frozenset(one.diff_ids) - frozenset(other.diff_ids):
-        one.write(rest, folder)
-    found = {}
-    for diff_id in (*one.diff_ids, *other.diff_ids):
+    # A bundle may lack the content of a layer that both images have; an engine has it.
+    again.write(frozenset(again.diff_ids), folder)
+    if missing_layers := frozenset(image.diff_ids) - frozenset(again.diff_ids):
+        image.write(missing_layers, folder)
+    files = {}
+    for diff_id in (*image.diff_ids, *again.diff_ids):
         if (stored := BlobFolder(folder).find(diff_id, "tar")) is None:
             raise UsageError(f"the layer {diff_id} could not be read")
-        found[diff_id] = stored.path
-    return found
+        files[diff_id] = stored.path
+    return files
 
 
 def effect(files: Files, layer: Path, where: str) -> Effect:

@@ -76,12 +76,12 @@ def rebuilt(
 def known_differences(target: Target) -> dict[str, str]:
     """Patterns of paths that a variant's blocks are known to build in another way each time, with the reasons."""
     specs = [use.spec for use in target.uses]
-    known = [spec.differs for spec in specs if not spec.differs_with or spec.differs_with in target.variant.pins]
-    return {pattern: why for differs in known for pattern, why in differs.items()}
+    specs = [spec for spec in specs if not spec.differs_with or spec.differs_with in target.variant.pins]
+    return {pattern: why for spec in specs for pattern, why in spec.differs.items()}
 
 
 def compare_images(
-    image: ComparedImage, again: ComparedImage, known: Mapping[str, str] = {}, seconds: float = 0.0
+    image: ComparedImage, again: ComparedImage, reasons: Mapping[str, str] = {}, seconds: float = 0.0
 ) -> Verification:
     """Compare an image with its rebuild, or with another one. `known` is of `known_differences`.
 
@@ -90,25 +90,25 @@ def compare_images(
     """
     made = again.instructions
     pairs = list(zip(image.diff_ids, again.diff_ids, strict=False))
-    found = Verification(image.name, image.id, seconds, [], changed_settings(image.config, again.config))
-    found.only_in_one.extend(max(image.diff_ids, again.diff_ids, key=len)[len(pairs) :])
+    verification = Verification(image.name, image.id, seconds, [], changed_settings(image.config, again.config))
+    verification.only_in_one.extend(max(image.diff_ids, again.diff_ids, key=len)[len(pairs) :])
     with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch:
-        layers = written(image, again, Path(scratch)) if any(one != other for one, other in pairs) else {}
+        layers = written(image, again, Path(scratch)) if any(left != right for left, right in pairs) else {}
         left = right = Files()
-        for number, (one, other) in enumerate(pairs, 1):
+        for number, (old, new) in enumerate(pairs, 1):
             layer = ComparedLayer(number, made[number - 1])
-            found.layers.append(layer)
+            verification.layers.append(layer)
             if not layers:
                 continue
-            if one != other and left is right:
+            if old != new and left is right:
                 right = left.copy()
-            before = effect(left, layers[one], f"layer {number}")
-            after = before if left is right else effect(right, layers[other], f"layer {number}")
-            if one != other:
-                compare_layers(layer, (before, after), (layers[one], layers[other]), known, diffoscope(Path(scratch)))
+            before = effect(left, layers[old], f"layer {number}")
+            after = before if left is right else effect(right, layers[new], f"layer {number}")
+            if old != new:
+                compare_layers(layer, (before, after), (layers[old], layers[new]), reasons, diffoscope(Path(scratch)))
                 if not layer.changes:  # the same effect, but the tar around it was written in another way
                     layer.times += 1
-    return found
+    return verification
 
 
 def diffoscope(scratch: Path) -> Callable[[Iterator[bytes], Iterator[bytes]], str] | None:
@@ -117,9 +117,9 @@ def diffoscope(scratch: Path) -> Callable[[Iterator[bytes], Iterator[bytes]], st
     if program is None:
         return None
 
-    def look(one: Iterator[bytes], other: Iterator[bytes]) -> str:
+    def look(before: Iterator[bytes], after: Iterator[bytes]) -> str:
         files = scratch / "one", scratch / "other"
-        for path, blocks in zip(files, (one, other), strict=True):
+        for path, blocks in zip(files, (before, after), strict=True):
             with path.open("wb") as file:
                 for block in blocks:
                     if file.tell() + len(block) > _LOOK_BYTES:

@@ -31,9 +31,9 @@ _MARK = "reprokit: "
 _HOOK = r"""
 apt-get update -qq -o APT::Update::Error-Mode=any
 seeds='?narrow(?or(?archive(^{suite}$),?codename(^{suite}$)),?or(?essential,?priority(required)))'
-found=$(apt-get install -qq --yes --print-uris -o Acquire::ForceHash=SHA256 "$seeds" apt)
-echo "$found"
-apt-cache madison $(echo "$found" | sed "s/^'[^']*' \([^_]*\)_.*/\1/")
+uris=$(apt-get install -qq --yes --print-uris -o Acquire::ForceHash=SHA256 "$seeds" apt)
+echo "$uris"
+apt-cache madison $(echo "$uris" | sed "s/^'[^']*' \([^_]*\)_.*/\1/")
 grep -H ^Date: "$1"/var/lib/apt/lists/*Release
 """
 
@@ -48,7 +48,7 @@ def installed(release: Release) -> str:
     )
 
 
-def asked(release: Release, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
+def script_output(release: Release, script: str, arguments: Sequence[str], environment: Mapping[str, str]) -> str:
     """The output of a shell script in an empty system `$1` with the release's apt sources, used by APT_CONFIG.
 
     No package is downloaded or unpacked. Raises EngineError if the host cannot run mmdebstrap, SourceError if the
@@ -59,8 +59,8 @@ def asked(release: Release, script: str, arguments: Sequence[str], environment: 
     # chroot nor subordinate IDs. mmdebstrap hides the hook's standard output, so the output goes to stderr.
     hook = f"""set -e
 export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
-found=$(set -e; {script})
-printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
+output=$(set -e; {script})
+printf '%s\\n' "$output" | sed 's/^/{_MARK}/' >&2"""
     mode = "root" if os.geteuid() == 0 else "chrootless"
     command = [
         tool,
@@ -71,7 +71,7 @@ printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
         f"--components={release.components}",
     ]
     lines: deque[str] = deque(maxlen=60)
-    found: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         [*command, *arguments, f"--setup-hook={hook}", release.codename, "-"],
         env={**os.environ, **environment},
@@ -86,7 +86,7 @@ printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
         try:
             for line in process.stderr:
                 if line.startswith(_MARK):
-                    found.append(line.removeprefix(_MARK))
+                    output.append(line.removeprefix(_MARK))
                     continue
                 lines.append(redact(line.rstrip()))
                 if line.startswith("I: ") and line.rstrip().endswith("...") and "skipping" not in line:
@@ -99,13 +99,13 @@ printf '%s\\n' "$found" | sed 's/^/{_MARK}/' >&2"""
             raise
     if process.returncode:
         raise explain(list(lines), release)
-    return "".join(found)
+    return "".join(output)
 
 
 def sources_of(release: Release) -> str:
     """The apt sources of an image of this release, which mmdebstrap knows without a network."""
     with reporting(lambda line: None):
-        text = asked(release, 'cat "$1/etc/apt/sources.list"', [], {})
+        text = script_output(release, 'cat "$1/etc/apt/sources.list"', [], {})
     # mmdebstrap names the host's keyring if the host's own apt does not trust the release.
     return re.sub(r"^(deb) \[[^]\n]*\]", r"\1", text, flags=re.MULTILINE)
 
@@ -143,7 +143,7 @@ def resolve(release: Release, store: Store) -> Bootstrap:
     arguments = ['--aptopt=Acquire::Languages "none"']
     with Gateway(Mirrors(store), archives=_Everything()) as gateway:
         try:
-            text = asked(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments())
+            text = script_output(release, _HOOK.format(suite=release.codename), arguments, gateway.build_arguments())
         except SourceError as error:
             raise gateway.unreached(f"the packages of {release.name} cannot be resolved") or error from None
     packages = packages_of(text, store)

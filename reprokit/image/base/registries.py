@@ -20,11 +20,11 @@ _NOT_AT_FAULT = re.compile(
 )
 
 
-def places(reference: str) -> list[tuple[str, str]]:
+def registries(reference: str) -> list[tuple[str, str]]:
     """Each registry with the image's name there: `("mirror HOST/PREFIX", "HOST/PREFIX/library/debian:12")`."""
-    found = {f"https://{registry_of(reference)}": ("registry", reference)}
-    found |= {f"https://{mirror}": (f"mirror {mirror}", name) for mirror, name in mirrored(reference)}
-    return [found[url] for url in FailingHosts(Store()).order(found)]
+    by_url = {f"https://{registry_of(reference)}": ("registry", reference)}
+    by_url |= {f"https://{mirror}": (f"mirror {mirror}", name) for mirror, name in mirrored(reference)}
+    return [by_url[url] for url in FailingHosts(Store()).order(by_url)]
 
 
 def mirrored(reference: str) -> list[tuple[str, str]]:
@@ -45,15 +45,15 @@ def registry_of(reference: str) -> str:
 
 
 def ask(reference: str, tried: list[str], question: Callable[[str, str], T]) -> T | None:
-    """The first answer to `question(place, name)`; None if all registries fail, with their errors in `tried`.
+    """The first answer to `question(registry, name)`; None if all registries fail, with their errors in `tried`.
 
     Registries that do not answer are asked last from then on.
     """
     failing_hosts = FailingHosts(Store())
-    for place, name in places(reference):
+    for registry, name in registries(reference):
         url = f"https://{registry_of(name)}"
         try:
-            answer = question(place, name)
+            answer = question(registry, name)
         except SourceError as error:
             tried.append(f"{name}: {error.message}")
             if not _NOT_AT_FAULT.search(error.message):

@@ -59,12 +59,10 @@ def resolve_base(engine: Engine, reference: str) -> BaseImage:
 
     Raises SourceError with everything that was tried if no registry has it and it cannot be bootstrapped.
     """
-    release = release_of(reference)
-    found = on_engine(engine, reference)
-    if found is None and release and (image := engine.image(name_of(release))):
-        found = described(reference, name_of(release), image, "bootstrapped")
-    if found:
-        return found
+    if present := on_engine(engine, reference):
+        return present
+    if (release := release_of(reference)) and (image := engine.image(name_of(release))):
+        return described(reference, name_of(release), image, "bootstrapped")
     tried: list[str] = []
     return pulled(engine, reference, tried) or _of_today(engine, reference, tried)
 
@@ -90,7 +88,7 @@ def carried(engine: Engine, digest: str) -> ImageInfo | None:
     Anyone can give an image this name: `docker load` takes names from its archive.
     """
     image = engine.image(carried_name(digest))
-    return image if image and (digest in _digests(image) or trust.known(image.id)) else None
+    return image if image and (digest in _digests(image) or trust.is_trusted(image.id)) else None
 
 
 def carried_name(digest: str) -> str:
@@ -222,9 +220,8 @@ def locked_base(engine: Engine, base: Base, store: Store, offline: bool = False)
         return described(base.reference, name_of(release, base.bootstrap), image, "bootstrapped")
     reference = f"{base.reference.partition('@')[0]}@{base.digest}"
     tried: list[str] = []
-    found = on_engine(engine, reference) or (None if offline else pulled(engine, reference, tried))
-    if found:
-        return found
+    if base_image := on_engine(engine, reference) or (None if offline else pulled(engine, reference, tried)):
+        return base_image
     if offline:
         raise SourceError(
             f"the engine does not have the base image {reference}",

@@ -88,25 +88,25 @@ class RootFileSystem:
 
     def _contents(self) -> dict[str, str]:
         """For each hard link, the path of the entry with its content."""
-        found: dict[str, str] = {}
+        contents: dict[str, str] = {}
         for path, entry in self._entries.items():
             if entry.info.islnk():
                 target = path_of(entry.info.linkname, path)
-                target = found.get(target, target)
+                target = contents.get(target, target)
                 if target not in self._entries or not self._entries[target].info.isreg():
                     raise UsageError(f"the hard link {path[:200]!r} does not lead to a file", target[:200])
-                found[path] = target
-        return found
+                contents[path] = target
+        return contents
 
 
 def installed(status: str) -> set[tuple[str, str]]:
     """The installed packages of dpkg's status file, as names and versions."""
-    found = set()
+    packages = set()
     for entry in status.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in entry.splitlines() if ": " in line and line[0] != " ")
         if fields.get("Status", "").endswith(" installed"):
-            found.add((fields.get("Package", ""), fields.get("Version", "")))
-    return found
+            packages.add((fields.get("Package", ""), fields.get("Version", "")))
+    return packages
 
 
 def _normalised(member: tarfile.TarInfo, path: str, newest: int) -> tarfile.TarInfo:

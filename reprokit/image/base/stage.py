@@ -163,18 +163,18 @@ def _needed(stanzas: Iterable[str], first: Iterable[str]) -> frozenset[str]:
     packages = {fields["package"]: fields for fields in map(_fields, stanzas) if "package" in fields}
     having: dict[str, set[str]] = {}
     for name, fields in packages.items():
-        for each in (name, *_names(fields.get("provides", ""))):
-            having.setdefault(each, set()).add(name)
-    found = {name for name, fields in packages.items() if fields.get("essential") == "yes"}
-    left = [(name, first) for name in found]
+        for provided in (name, *_names(fields.get("provides", ""))):
+            having.setdefault(provided, set()).add(name)
+    required = {name for name, fields in packages.items() if fields.get("essential") == "yes"}
+    left = [(name, first) for name in required]
     while left:
-        name, kinds = left.pop()
-        for kind in kinds:
-            for needed in _names(packages[name].get(kind, "")):
-                new = having.get(needed, set()) - found
-                found |= new
-                left += [(each, _NEEDS) for each in new]
-    return frozenset(found)
+        name, relations = left.pop()
+        for relation in relations:
+            for needed in _names(packages[name].get(relation, "")):
+                new = having.get(needed, set()) - required
+                required |= new
+                left += [(package, _NEEDS) for package in new]
+    return frozenset(required)
 
 
 def _fields(stanza: str) -> Mapping[str, str]:

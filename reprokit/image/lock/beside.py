@@ -81,18 +81,18 @@ def followed(
 
     With a `base`, only locks with that one count.
     """
-    beside = [one for one in locks_beside(target, mirrors.store) if base in (None, one.lock.base)]
-    for one in sorted(beside, key=lambda one: (-len(one.sets(installs)), one.label)):
-        sets = one.sets(installs)
-        inputs = [package.locked_input(one.lock.apt_as_of) for packages in sets.values() for package in packages]
-        if (base is None and not _base_served(engine, one.lock.base, mirrors)) or not _served(inputs, mirrors):
+    beside = [other for other in locks_beside(target, mirrors.store) if base in (None, other.lock.base)]
+    for other in sorted(beside, key=lambda other: (-len(other.sets(installs)), other.label)):
+        sets = other.sets(installs)
+        inputs = [package.locked_input(other.lock.apt_as_of) for packages in sets.values() for package in packages]
+        if (base is None and not _base_served(engine, other.lock.base, mirrors)) or not _served(inputs, mirrors):
             continue
         shared = ["its base"] if base is None else []
         if blocks := ", ".join(install.block for install in sets):
             shared.append(f"its apt packages of {blocks}")
         if shared:
-            notify(f"following the lock of {one.label}: {' and '.join(shared)}; `--update base` takes today's")
-        return one.lock.base, FollowedSets(sets, one.lock.apt_as_of)
+            notify(f"following the lock of {other.label}: {' and '.join(shared)}; `--update base` takes today's")
+        return other.lock.base, FollowedSets(sets, other.lock.apt_as_of)
     return None, FollowedSets()
 
 
@@ -101,12 +101,12 @@ def locked_apart(targets: Sequence[Target]) -> list[str]:
     read = [(target.label, variant_lock(target), frozenset(render(target).installs)) for target in targets]
     locks = [(label, lock, installs) for label, lock, installs in read if lock is not None]
     apart: dict[str, None] = {}
-    for (one, first, ours), (other, second, theirs) in combinations(locks, 2):
-        if (first.base.reference, first.machine) != (second.base.reference, second.machine):
+    for (label, lock, installs), (other_label, other, other_installs) in combinations(locks, 2):
+        if (lock.base.reference, lock.machine) != (other.base.reference, other.machine):
             continue
-        sets = ((set(_set(first, each.block)), set(_set(second, each.block))) for each in ours & theirs)
-        if first.base != second.base or any(mine != others for mine, others in sets):
-            apart |= {one: None, other: None}
+        blocks = {install.block for install in installs & other_installs}
+        if lock.base != other.base or any(set(_set(lock, block)) != set(_set(other, block)) for block in blocks):
+            apart |= {label: None, other_label: None}
     return list(apart)
 
 
@@ -144,4 +144,4 @@ def _base_served(engine: Engine, base: Base, mirrors: Mirrors) -> bool:
 def _served(inputs: Sequence[LockedInput], mirrors: Mirrors) -> bool:
     """Whether some mirror has each of the files, by its size."""
     with Measure(mirrors) as measure, ThreadPoolExecutor(_AT_ONCE) as pool:
-        return all(pool.map(lambda one: any(measure.size(url) == one.size for url in mirrors.urls(one)), inputs))
+        return all(pool.map(lambda file: any(measure.size(url) == file.size for url in mirrors.urls(file)), inputs))

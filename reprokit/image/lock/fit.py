@@ -42,23 +42,23 @@ def resolved_versions(target: Target) -> dict[str, ResolvedVersion]:
 
 def _resolved(target: Target, lock: VariantLock | None, without: Collection[str] = ()) -> dict[str, ResolvedVersion]:
     """The versions that no pin states, without those of stale sections of the lock; apt's depend on the base."""
-    stated = stated_wheels(each.text for each in target.wheels)
+    stated = stated_wheels(requirement.text for requirement in target.wheels)
     if lock is None:
         return stated
     origin = f"{_LOCKED}{lock_path(target.path)}"
     apt = () if "base" in without else _of_apt(lock.apt, target.variant.pins)
-    found = {name: ResolvedVersion(version, origin) for name, version in apt}
+    versions = {name: ResolvedVersion(version, origin) for name, version in apt}
     if "conda" not in without:
         for package in lock.conda:
             name = "python" if package.name == "python" else of_project(package.name)
             if name in _CONDA and parts(package.version):
-                found[name] = ResolvedVersion(package.version, origin, matched=True)
+                versions[name] = ResolvedVersion(package.version, origin, matched=True)
     if "wheels" not in without:
         # The block wheels comes last, and replaces what other blocks have installed alone.
         wheels = sorted(lock.wheels, key=lambda wheel: "wheels" in wheel.blocks)
         locked = resolved_wheels(installed(wheels), origin)
-        stated = {name: stated.get(name, each) for name, each in locked.items()}
-    return found | stated
+        stated = {name: stated.get(name, version) for name, version in locked.items()}
+    return versions | stated
 
 
 def _of_apt(packages: Collection[AptPackage], pins: Mapping[str, str]) -> Iterator[tuple[str, str]]:

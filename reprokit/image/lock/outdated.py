@@ -12,7 +12,7 @@ from reprokit.image.lock.supplies import Supplier
 from reprokit.image.render import render
 from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
-from reprokit.supply.kinds import kinds
+from reprokit.supply.kinds import all_kinds
 from reprokit.supply.kinds.kind import Tools, UpstreamChange
 from reprokit.supply.lock.model import VariantLock
 from reprokit.supply.mirrors.places import Mirrors
@@ -25,12 +25,12 @@ def outdated(
     tools = Tools(mirrors, engine, cache(partial(Supplier(mirrors).base, engine, lock.base)))
     request = request_of(target, render(target), lock.machine)
     checks: list[Callable[[], Iterable[UpstreamChange]]] = [partial(moved_base, engine, lock.base, mirrors.store)]
-    checks += [partial(kind.upstream_changes, request, tools, lock) for kind in kinds()]
-    found: list[UpstreamChange] = []
+    checks += [partial(kind.upstream_changes, request, tools, lock) for kind in all_kinds()]
+    changes: list[UpstreamChange] = []
     errors: list[ReprokitError] = []
     for check in checks:
         try:
-            found += check()
+            changes += check()
         except ReprokitError as error:
             errors.append(error)
-    return found, errors
+    return changes, errors

@@ -10,7 +10,7 @@ from reprokit.image.render import Rendered, render
 from reprokit.image.request import request_of
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Data
-from reprokit.supply.kinds import kinds
+from reprokit.supply.kinds import all_kinds
 from reprokit.supply.lock.file import lock_path, read
 from reprokit.supply.lock.model import KINDS, Lock, PlainFile, RecordFile, VariantLock
 from reprokit.supply.store import key_of
@@ -35,7 +35,7 @@ def variant_lock(target: Target) -> VariantLock | None:
 def sections(target: Target, rendered: Rendered | None, machine: str) -> dict[str, str]:
     """A hash of what each section of a lock is resolved from, to find a stale lock without engine or network."""
     request = request_of(target, rendered, machine)
-    inputs = {"base": [target.variant.base, machine], **{kind.name: kind.resolved_from(request) for kind in kinds()}}
+    inputs = {"base": [target.variant.base, machine]} | {kind.name: kind.resolved_from(request) for kind in all_kinds()}
     return {name: key_of(value) for name, value in inputs.items()}
 
 

@@ -25,7 +25,7 @@ from reprokit.importing.tree import commit_date, moment_of
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
 from reprokit.recipe.spelling import nearest
-from reprokit.supply.kinds import kinds, zenodo
+from reprokit.supply.kinds import all_kinds, zenodo
 from reprokit.supply.kinds.apt.install import FollowedSets
 from reprokit.supply.kinds.files import lock_file
 from reprokit.supply.kinds.git.fetch import ensure
@@ -50,8 +50,8 @@ def update_of(names: Sequence[str], target: Target, lock: VariantLock | None) ->
     """The meaning of these names: `all`, a section, a pin, or a member of a section. Raises UsageError."""
     freed: set[str] = set()
     singles: set[str] = set()
-    members = {kind.name: set(kind.names(target.variant, lock)) for kind in kinds()}
-    alone = {name for kind in kinds() for name in kind.updatable(lock)}
+    members = {kind.name: set(kind.names(target.variant, lock)) for kind in all_kinds()}
+    alone = {name for kind in all_kinds() for name in kind.updatable(lock)}
     for name in names:
         if name == "all":
             freed |= set(SECTIONS)
@@ -59,16 +59,16 @@ def update_of(names: Sequence[str], target: Target, lock: VariantLock | None) ->
             freed.add(name)
         elif canonicalize_name(name) in alone:
             singles.add(canonicalize_name(name))
-        elif section := next((section for section, known in members.items() if name in known), None):
+        elif section := next((section for section, entries in members.items() if name in entries), None):
             freed.add(section)
-        elif of_pin := next((kind.name for kind in kinds() if name in kind.pins and name in target.variant.pins), ""):
+        elif of_pin := next((k.name for k in all_kinds() if name in k.pins and name in target.variant.pins), ""):
             freed.add(of_pin)
         elif name in ("distro", "base"):
             freed.add("base")
         else:
-            known = {"all", *SECTIONS, *alone, *(n for each in members.values() for n in each)}
+            allowed = {"all", *SECTIONS, *alone}.union(*members.values())
             raise UsageError(
-                f"the lock of {target.label} has no {name!r}{nearest(name, known)}",
+                f"the lock of {target.label} has no {name!r}{nearest(name, allowed)}",
                 hint=f"--update takes all, a section ({', '.join(SECTIONS)}) or a member of a section",
             )
     return Update(frozenset(freed), frozenset(singles))
@@ -98,20 +98,20 @@ def lock_variant(
         beside, sets = followed(engine, target, installs, kept, mirrors)
     base = kept or beside or lock_base(engine, target.variant.base, mirrors.store)
     # The base's own packages decide which apt packages fit.
-    redo |= {kind.name for kind in kinds() if kind.in_base} if "base" in redo else set()
+    redo |= {kind.name for kind in all_kinds() if kind.in_base} if "base" in redo else set()
     image = Supplier(mirrors).base(engine, base)
     machine = MACHINES.get(image.architecture, image.architecture)
     request = replace(request_of(target, rendered, machine), followed=sets)
     tools = Tools(mirrors, engine, lambda: image)
     resolved: dict[str, Any] = {}
-    for kind in sorted(kinds(), key=lambda kind: not kind.first):
+    for kind in sorted(all_kinds(), key=lambda kind: not kind.first):
         freed = update.singles & set(kind.updatable(old))
         if old and kind.name not in redo and not freed and not kind.follows(old, resolved):
             resolved |= kind.kept(old)
         else:
             keep = None if kind.name in update.sections else old
-            asked = replace(request, old=keep, freed=freed, as_of=as_of, sections=resolved)
-            resolved |= kind.resolve(asked, tools)
+            of_kind = replace(request, old=keep, freed=freed, as_of=as_of, sections=resolved)
+            resolved |= kind.resolve(of_kind, tools)
     platform = request.platform
     lock = VariantLock.model_validate(
         {
@@ -133,33 +133,33 @@ def data_of(
     recipe: Recipe, old: Sequence[PlainFile | RecordFile], unknown: bool, mirrors: Mirrors
 ) -> tuple[PlainFile | RecordFile, ...]:
     """The files of the recipe's benchmarks. Big files of unknown checksum are downloaded only if `unknown`."""
-    known = {file.name: file for file in old}
-    found: list[PlainFile | RecordFile] = []
+    locked = {file.name: file for file in old}
+    files: list[PlainFile | RecordFile] = []
     for data in recipe.data:
-        kept = known.get(data.name)
+        kept = locked.get(data.name)
         if kept and still_locked(data, kept):
-            found.append(kept)
+            files.append(kept)
         elif data.source:
             _, _, record = data.source.partition(":")
             listed = zenodo.find(record, data.name, mirrors)
-            found.append(listed.model_copy(update={"sha256": data.sha256}))
+            files.append(listed.model_copy(update={"sha256": data.sha256}))
         elif data.sha256 or unknown:
-            found.append(lock_file(data, mirrors))
+            files.append(lock_file(data, mirrors))
         else:
             notify(f"data {data.name} is not locked: its checksum is unknown; --data downloads it")
-    return tuple(found)
+    return tuple(files)
 
 
 def merged_data(
-    recipe: Recipe, found: Sequence[PlainFile | RecordFile], now: Sequence[PlainFile | RecordFile]
+    recipe: Recipe, files: Sequence[PlainFile | RecordFile], now: Sequence[PlainFile | RecordFile]
 ) -> tuple[PlainFile | RecordFile, ...]:
-    """The files that `data_of` found, and what another process has meanwhile locked or completed."""
-    known = {file.name: file for file in found}
+    """The `files` of `data_of`, except for those that another process has locked or completed `now`."""
+    merged = {file.name: file for file in files}
     present = {file.name: file for file in now}
     for data in recipe.data:
         if data.name in present and still_locked(data, present[data.name]):
-            known[data.name] = present[data.name]
-    return tuple(known[data.name] for data in recipe.data if data.name in known)
+            merged[data.name] = present[data.name]
+    return tuple(merged[data.name] for data in recipe.data if data.name in merged)
 
 
 @dataclass(frozen=True)
@@ -190,15 +190,15 @@ def lock(
         notify(f"locking {target.label}")
         check_writable(path)
         time = _time_of(as_of, target, mirrors) if as_of else ""
-        found = lock_variant(engine, target, mirrors, old, freed, time)
-        errors_of(target, force, found)
+        new = lock_variant(engine, target, mirrors, old, freed, time)
+        errors_of(target, force, new)
         files = data_of(target.recipe, before.data, data, mirrors)
     with changing(path):
         now = recipe_lock(target)  # meanwhile another process may have locked another variant
-        variants = {**now.variants, target.variant_name: found}
+        variants = {**now.variants, target.variant_name: new}
         order = {name: variants[name] for name in target.recipe.variants if name in variants}
         write(path, now.model_copy(update={"variants": order, "data": merged_data(target.recipe, files, now.data)}))
-    return WrittenLock(found, found != old, path)
+    return WrittenLock(new, new != old, path)
 
 
 def _time_of(as_of: str, target: Target, mirrors: Mirrors) -> str:

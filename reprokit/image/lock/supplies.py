@@ -17,7 +17,7 @@ from reprokit.image.render import Rendered
 from reprokit.recipe.find import Target
 from reprokit.supply.fetch.pool import Fetched, FetchFailed, fetch_all, import_files
 from reprokit.supply.fetch.progress import FetchDisplay, Progress
-from reprokit.supply.kinds import kinds
+from reprokit.supply.kinds import all_kinds
 from reprokit.supply.kinds.apt.install import drifts, dropped
 from reprokit.supply.kinds.apt.resolve import lock_apt
 from reprokit.supply.kinds.kind import Tools
@@ -51,7 +51,7 @@ class Supplier:
 
     def commits(self, lock: VariantLock) -> int:
         """Fetch everything of a lock that is no file; returns how many were missing. Raises SourceError."""
-        return sum(kind.fetch(getattr(lock, kind.name), self.mirrors, self.offline) for kind in kinds())
+        return sum(kind.fetch(getattr(lock, kind.name), self.mirrors, self.offline) for kind in all_kinds())
 
     def base(self, engine: Engine, base: Base) -> BaseImage:
         """Put a base onto the engine, and what it is made of into the store. Raises SourceError, EngineError."""
@@ -77,7 +77,7 @@ class Supplier:
                 raise dropped(gone, label) from None
             now, drifted = self.drifted(engine, lock, rendered)
         self.commits(now)
-        served = ServedSet(rendered.sets, **{kind.name: getattr(now, kind.name) for kind in kinds()})
+        served = ServedSet(rendered.sets, **{kind.name: getattr(now, kind.name) for kind in all_kinds()})
         return Inputs(rendered, self.base(engine, now.base), served, lock, drifted)
 
     def drifted(self, engine: Engine, lock: VariantLock, rendered: Rendered) -> tuple[VariantLock, tuple[str, ...]]:

@@ -384,12 +384,12 @@ def _address(url: str, base: str = "") -> SplitResult:
     return address
 
 
-def same_server(one: SplitResult, other: SplitResult) -> bool:
-    """Whether credentials for the first address may go to the second: the same host and port, or https instead."""
-    if one.hostname != other.hostname:
+def same_server(address: SplitResult, target: SplitResult) -> bool:
+    """Whether credentials for `address` may go to `target`: the same host and port, or https instead."""
+    if address.hostname != target.hostname:
         return False
-    ports = [address.port or _PORTS[address.scheme] for address in (one, other)]
-    return (one.scheme == other.scheme and ports[0] == ports[1]) or ports == [80, 443]
+    ports = [url.port or _PORTS[url.scheme] for url in (address, target)]
+    return (address.scheme == target.scheme and ports[0] == ports[1]) or ports == [80, 443]
 
 
 def tls_context(settings: Settings, trusted: bool = False, own: bool = True) -> ssl.SSLContext:

@@ -79,7 +79,7 @@ def fetch_all(
         check_space(missing, store)
         pool = _Pool(missing, addresses)
         pool.run(on_progress)
-    downloaded = {locked.key for locked in missing} - {locked.key for locked in pool.found}
+    downloaded = {locked.key for locked in missing} - {locked.key for locked in pool.already_stored}
     stored = [locked.size for locked in unique if locked.key not in downloaded]
     return Fetched(len(downloaded), pool.tally.received, len(stored), sum(stored))
 
@@ -102,7 +102,7 @@ class _Pool:
         self._inputs = inputs
         parallel = addresses.settings.parallel
         self.tally = Tally(len(inputs), sum(locked.size for locked in inputs))
-        self.found: list[LockedInput] = []
+        self.already_stored: list[LockedInput] = []  # by another process
         self._failures: list[Unobtainable] = []
         self._errors: list[Exception] = []
         self._stop = Stop()
@@ -142,7 +142,7 @@ class _Pool:
     def _work(self) -> None:
         try:
             while (locked := self._next()) is not None:
-                self._one(locked)
+                self._claim(locked)
         except Stopped:
             pass
         except Exception as error:
@@ -160,7 +160,7 @@ class _Pool:
         self._stop.wait(_ELSEWHERE_S)
         return locked
 
-    def _one(self, locked: LockedInput) -> None:
+    def _claim(self, locked: LockedInput) -> None:
         partial = Partial.claim(self.store, locked)
         if partial is None:
             with self._lock:
@@ -173,7 +173,7 @@ class _Pool:
         with partial:
             if locked.stored(self.store):
                 partial.discard()
-                self.found.append(locked)
+                self.already_stored.append(locked)
                 self.tally.done(locked.key, locked.size)
             else:
                 self._fetch(locked, partial)
@@ -252,9 +252,9 @@ def explained(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
 
 def _unreachable(failures: Sequence[Unobtainable]) -> tuple[str, str, str]:
     """Name each host once, however many files there are."""
-    kinds = sorted({failure.locked.kind for failure in failures})
+    kind_names = sorted({failure.locked.kind for failure in failures})
     hosts = {short_name(url): refusal.why for failure in failures for url, refusal in failure.refusals.items()}
-    return f"no host of {' and '.join(kinds)} can be reached: {listed(hosts)}", "", mirror_hint(*kinds)
+    return f"no host of {' and '.join(kind_names)} can be reached: {listed(hosts)}", "", mirror_hint(*kind_names)
 
 
 def not_stored(inputs: Sequence[LockedInput]) -> SourceError:

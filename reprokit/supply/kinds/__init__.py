@@ -20,7 +20,7 @@ def kind_of(name: str) -> Kind:
     return cast("Kind", import_module(f"{__name__}.{name}").KIND)
 
 
-def kinds() -> list[Kind]:
+def all_kinds() -> list[Kind]:
     """All kinds, in the order of a lock."""
     from reprokit.supply.lock.model import KINDS
 

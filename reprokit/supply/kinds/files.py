@@ -79,7 +79,7 @@ def lock_file(file: RecipeFile | Data, mirrors: Mirrors) -> PlainFile:
 def changed_files(files: Sequence[PlainFile], settings: Settings) -> list[UpstreamChange]:
     """Files that no address has any more, and those that have another size at one, sorted."""
 
-    def moved(file: PlainFile) -> UpstreamChange | None:
+    def change_of(file: PlainFile) -> UpstreamChange | None:
         unanswered, answered = [], False
         for url in file.urls:
             try:
@@ -97,4 +97,4 @@ def changed_files(files: Sequence[PlainFile], settings: Settings) -> list[Upstre
         return UpstreamChange("files", file.name, file.sha256, "; ".join(unanswered), what)
 
     with Client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
-        return sorted(each for each in pool.map(moved, files) if each)
+        return sorted(filter(None, pool.map(change_of, files)))

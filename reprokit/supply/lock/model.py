@@ -156,8 +156,8 @@ class RecordFile(Model):
     size: _Size
 
     def locked_input(self) -> LockedInput:
-        known, fields = self.sha256 or "", {"name": self.name}
-        return LockedInput("files", self.name, known, self.size, fields, self.urls, self.md5, self.source)
+        fields = {"name": self.name}
+        return LockedInput("files", self.name, self.sha256 or "", self.size, fields, self.urls, self.md5, self.source)
 
 
 class CondaPackage(Sized):
@@ -204,7 +204,7 @@ class VariantLock(Model):
 
     def locked_inputs(self) -> list[LockedInput]:
         """Every file, each once. Git commits and base images of a registry are no files."""
-        found: Iterable[LockedInput] = [
+        files: Iterable[LockedInput] = [
             *self.base.locked_inputs(),
             *(
                 entry.locked_input(self.apt_as_of)
@@ -213,7 +213,7 @@ class VariantLock(Model):
                 if isinstance(entry, Sized)
             ),
         ]
-        return list({each.sha256: each for each in found}.values())
+        return list({file.sha256: file for file in files}.values())
 
 
 KINDS = tuple(name for name, field in VariantLock.model_fields.items() if get_origin(field.annotation) is tuple)
@@ -241,8 +241,8 @@ class Lock(Model):
                     yield f"{name}: {entry.url}", entry.commit
                 else:
                     yield f"{name}: {entry.name}", f"{getattr(entry, 'version', '')} {entry.sha256[:12]}".strip()
-            for each in variant.base.locked_inputs():
-                yield f"{name}: base {each.name.split()[0]}", f"{each.name.partition(' ')[2]} {each.sha256[:12]}"
+            for deb in variant.base.locked_inputs():
+                yield f"{name}: base {deb.name.split()[0]}", f"{deb.name.partition(' ')[2]} {deb.sha256[:12]}"
         for file in self.data:
             yield f"data {file.name}", str(file.sha256 or getattr(file, "md5", ""))
 

@@ -1,4 +1,4 @@
-"""What mmdebstrap is asked, and what its failures mean."""
+"""The output of scripts in mmdebstrap, and what its failures mean."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from reprokit.errors import EngineError, SourceError
-from reprokit.image.base.mmdebstrap import asked, explain, sources_of
+from reprokit.image.base.mmdebstrap import explain, script_output, sources_of
 from reprokit.image.base.release import Release
 from tests.support import users
 from tests.support.processes import send_when_asleep, sleeping
@@ -53,7 +53,7 @@ def test_why_a_bootstrap_failed(lines: list[str], kind: type, words: str):
 def test_without_mmdebstrap(monkeypatch):
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(EngineError, match="mmdebstrap is not installed") as error:
-        asked(BOOKWORM, "true", [], {})
+        script_output(BOOKWORM, "true", [], {})
     assert "apt-get install mmdebstrap" in error.value.hint
 
 
@@ -63,10 +63,10 @@ def test_an_interrupt_ends_it_at_once_and_leaves_nothing(short_path: Path, mmdeb
     scratch.mkdir()
     seconds = str(1_000_000 + uuid.uuid4().int % 1_000_000)
     driver = f"""
-from reprokit.image.base.mmdebstrap import asked
+from reprokit.image.base.mmdebstrap import script_output
 from reprokit.image.base.release import Release
 release = Release("debian", "12", "bookworm")
-asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}})
+script_output(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}})
 """
     process = subprocess.Popen([sys.executable, "-c", driver], stderr=subprocess.PIPE, text=True)
     wait_for(lambda: sleeping(seconds))
@@ -79,10 +79,10 @@ asked(release, "sleep {seconds}", [], {{"TMPDIR": {str(scratch)!r}}})
 
 @pytest.mark.slow
 def test_output_of_a_script_and_its_failure(mmdebstrap: None, reported: list[str]):
-    assert asked(BOOKWORM, "echo 'a  b'; echo c", [], {}) == "a  b\nc\n"
+    assert script_output(BOOKWORM, "echo 'a  b'; echo c", [], {}) == "a  b\nc\n"
     assert "a  b" not in "".join(reported)
     with pytest.raises(SourceError):
-        asked(BOOKWORM, "false; echo never", [], {})
+        script_output(BOOKWORM, "false; echo never", [], {})
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_a_user_without_subordinate_ids_can_ask(short_path: Path, mmdebstrap: No
     refused, output = users.as_user(
         lambda: (
             subprocess.run(command, capture_output=True, text=True, check=False).stderr,
-            asked(BOOKWORM, 'cat "$1/etc/apt/sources.list"', [], {"TMPDIR": str(short_path)}),
+            script_output(BOOKWORM, 'cat "$1/etc/apt/sources.list"', [], {"TMPDIR": str(short_path)}),
         )
     )
     assert os.geteuid() != 0 or "unable to pick chroot mode" in refused  # without a mode
@@ -101,6 +101,6 @@ def test_a_user_without_subordinate_ids_can_ask(short_path: Path, mmdebstrap: No
 
 def test_sources_name_no_file_of_this_machine(monkeypatch):
     text = 'deb [signed-by="/host.gpg"] http://archive.test/debian x main\ndeb http://archive.test/s x-security main\n'
-    monkeypatch.setattr("reprokit.image.base.mmdebstrap.asked", lambda *arguments: text)
+    monkeypatch.setattr("reprokit.image.base.mmdebstrap.script_output", lambda *arguments: text)
     lines = sources_of(BOOKWORM).splitlines()
     assert lines == ["deb http://archive.test/debian x main", "deb http://archive.test/s x-security main"]

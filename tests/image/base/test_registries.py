@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reprokit.errors import SourceError
-from reprokit.image.base.registries import ask, mirrored, places, registry_of
+from reprokit.image.base.registries import ask, mirrored, registries, registry_of
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_mirrors_stand_in_for_docker_hub_only():
-    assert places("debian:12") == [
+    assert registries("debian:12") == [
         ("registry", "debian:12"),
         ("mirror one.test:5000/hub", "one.test:5000/hub/library/debian:12"),
         ("mirror two.test", "two.test/library/debian:12"),
@@ -59,10 +59,10 @@ def ask_twice(name: str, why: str) -> None:
 
 def test_a_dead_registry_is_asked_last():
     ask_twice("debian:12", "no answer within 20 s")
-    assert [place for place, _ in places("debian:12")] == ["mirror one.test:5000/hub", "mirror two.test", "registry"]
+    assert [name for name, _ in registries("debian:12")] == ["mirror one.test:5000/hub", "mirror two.test", "registry"]
     # It served again.
     assert ask("debian:12", [], lambda place, name: name if place == "registry" else _fail(name)) == "debian:12"
-    assert places("debian:12")[0][0] == "registry"
+    assert registries("debian:12")[0][0] == "registry"
 
 
 def _fail(name: str) -> str:
@@ -72,4 +72,4 @@ def _fail(name: str) -> str:
 @pytest.mark.parametrize("why", ["manifest unknown", "pull access denied for x", "unauthorized: log in"])
 def test_one_that_has_not_the_image_is_not_dead(why: str):
     ask_twice("debian:12", why)
-    assert places("debian:12")[0][0] == "registry"
+    assert registries("debian:12")[0][0] == "registry"

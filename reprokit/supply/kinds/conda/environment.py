@@ -422,11 +422,11 @@ def _linked(archives: Sequence[CondaArchive]) -> list[Link]:
     return ordered
 
 
-def _record(archive: CondaArchive, python: CondaPython | None, found: dict[str, Link]) -> Link:
-    """Add the package's files to those that are found first; returns conda's record of the package."""
+def _record(archive: CondaArchive, python: CondaPython | None, linked: dict[str, Link]) -> Link:
+    """Add the package's files to `linked`, except paths of earlier packages; returns conda's record of the package."""
     package, paths = archive.package, []
     for link, stated in links(archive, python):
-        if found.setdefault(link.path, link) is link:
+        if linked.setdefault(link.path, link) is link:
             paths.append(stated)
     paths.sort(key=lambda stated: stated["_path"])
     record = {

@@ -136,14 +136,14 @@ async def _solved(
     platforms: Any = [subdir, "noarch"]
     with TemporaryDirectory(prefix="reprokit-conda-") as cache:
         gateway = Gateway(Path(cache))
-        found = {await _reachable(gateway, name, urls, platforms): name for name, urls in channels.items()}
+        names = {await _reachable(gateway, name, urls, platforms): name for name, urls in channels.items()}
         try:
-            records = await solve(list(found), specs, gateway, platforms, virtual_packages=_virtual(glibc, cuda))
+            records = await solve(list(names), specs, gateway, platforms, virtual_packages=_virtual(glibc, cuda))
         except SolverError as error:
             return {"error": f"no set of conda packages meets {', '.join(specs)}: {error}"}
         except (InvalidMatchSpecError, InvalidVersionError) as error:
             return {"error": f"conda cannot read {', '.join(specs)}, CUDA {cuda or 'none'}: {error}"}
-    return {"packages": [_described(record, found) for record in records]}
+    return {"packages": [_described(record, names) for record in records]}
 
 
 async def _reachable(gateway: Gateway, name: str, urls: Sequence[str], platforms: Any) -> str:

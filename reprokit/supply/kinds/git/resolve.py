@@ -63,13 +63,12 @@ def lock_commits(
 
 
 def commit_of(project: GitRequirement, refs: Mapping[tuple[str, str], str], mirrors: Mirrors) -> str:
-    """The commit of a requirement: its own, the known one in `refs` by address and name, or if its ref is now.
+    """The commit of a requirement: its own, that of `refs` (by address and name), or the present one of its ref.
 
     Raises SourceError if the repository does not answer or has no such tag or branch.
     """
-    known = project.commit or refs.get((project.git, project.ref))
-    if known:
-        return known
+    if locked := project.commit or refs.get((project.git, project.ref)):
+        return locked
     failed: GitFailed | None = None
     for address in mirrors.git(project.git):
         try:

@@ -85,7 +85,7 @@ def lock_wheels(
             except uv.Unsatisfied as error:
                 raise _with_wheels(error, request, mirrors) from None
             by_file = {wheel.file: wheel for wheel in lock(packages, False)}
-        for project, needed in [*(("", each) for each in builds), *built.items()]:
+        for project, needed in [*(("", requirements) for requirements in builds), *built.items()]:
             tools = replace(request, requirements=needed, sdists=())
             try:
                 more = resolve_versions(tools, mirrors, preferred(True))
@@ -447,5 +447,5 @@ def installed(wheels: Sequence[Distribution]) -> list[tuple[str, str]]:
 
 
 def _exact(requirements: Sequence[str]) -> Collection[str]:
-    read = map(Requirement, requirements)
-    return {name for each in read if exact_version(each) and (name := of_project(each.name))}
+    parsed = map(Requirement, requirements)
+    return {name for required in parsed if exact_version(required) and (name := of_project(required.name))}
