@@ -1,4 +1,4 @@
-"""The connection to an engine: how it is found, what it reports of itself, and which names the API accepts."""
+"""The connection to an engine: its address, its reports about itself, and the check of names."""
 
 from __future__ import annotations
 

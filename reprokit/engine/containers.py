@@ -76,7 +76,7 @@ class Containers(EngineClient):
             return full_id(self.api.commit(container, repository=repository, tag=tag)["Id"])
 
     def logs(self, container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
-        """What the main process wrote, the last `tail` lines or all; with `follow` until it ends."""
+        """The output of the main process, the last `tail` lines or all; with `follow` until it ends."""
         with translated(where=container):
             yield from self.api.logs(container, stream=True, follow=follow, tail="all" if tail is None else tail)
 
@@ -92,7 +92,7 @@ class Containers(EngineClient):
             return self.api.exec_create(container, command, **options)["Id"]
 
     def exec_start(self, exec_id: str) -> None:
-        """Start a created command whose input and output nobody has."""
+        """Start a created command without a connection to its input and output."""
         with translated():
             self.api.exec_start(exec_id, detach=True)
 
@@ -131,7 +131,7 @@ class Containers(EngineClient):
 
         Raises UsageError beyond the limit.
         """
-        # An error of the caller's block is none of the engine: `translated` is around no `yield` to it.
+        # `translated` surrounds no `yield`: an error of the caller's block is not the engine's.
         with translated(where=container):
             plain = {"Accept-Encoding": "identity"}
             answer = self.stream("/containers/{0}/archive", container, params={"path": path}, headers=plain)
@@ -149,7 +149,7 @@ class Containers(EngineClient):
             yield from self.api.export(container)
 
     def status(self, container: str, path: str) -> PathStatus | None:
-        """What a path of a container is, without following a link in its last part; None if there is nothing."""
+        """The status of a container's path, without following a link in its last part; None if it does not exist."""
         with translated(where=container):
             url = self.api._url("/containers/{0}/archive", container)
             answer = self.api.head(url, params={"path": path}, timeout=self.api.timeout)

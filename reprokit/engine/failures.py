@@ -76,7 +76,7 @@ def address() -> str:
 
 
 def address_source() -> str:
-    """Where `address` comes from."""
+    """The source of `address`."""
     return _chosen()[1]
 
 

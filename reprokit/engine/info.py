@@ -1,7 +1,7 @@
-"""What an engine reports, as values that are checked once.
+"""The answers of an engine, as values that are checked once.
 
-Engines and their versions differ: a field that one leaves out, or whose type is not the API's, has its default here.
-Only what nothing can be done without raises an EngineError, such as an image's ID.
+Engines and their versions differ: a field that is missing, or whose type is not the API's, gets its default here. Only
+a missing indispensable field, such as an image's ID, raises an EngineError.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class ContainerMount:
 class ContainerInfo:
     """A container. `image` is an image's ID, `state` such as "running", `created` a Unix time.
 
-    `size` are the bytes of its own files, if they were asked for. `execs` are the IDs of commands in it. A container of
+    `size` are the bytes of its own files, if requested. `execs` are the IDs of commands in it. A container of
     a list has no `config`, and neither `execs` nor `pid`.
     """
 
@@ -222,7 +222,7 @@ def _number(value: Any) -> int:
 
 
 def _time(value: Any) -> float:
-    """A Unix time or ISO 8601 as a Unix time; the present for anything else, as nothing unknown counts as old."""
+    """A Unix time or ISO 8601 as a Unix time; the present for anything else, so that it does not count as old."""
     if isinstance(value, int):
         return float(value)
     # Python 3.10 reads neither nanoseconds nor Z.

@@ -1,9 +1,9 @@
 """A container in which the steps of a build run one after another, without a network.
 
 Its process 1 is the helper program, mounted below /dev, where nothing of it enters a layer. It connects to a socket of
-this process, and does what arrives there: runs a step, makes files, says what a path is. It kills what a step leaves,
-so that between two calls nothing of the image runs. `127.0.0.1:3128` inside leads to a gateway's socket, and nothing
-else leads out.
+this process and executes requests: run a step, make files, inspect a path. It kills the processes that a step leaves,
+so that no program of the image runs between two requests. `127.0.0.1:3128` inside leads to a gateway's socket, and
+nothing else leads out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from reprokit.helper.program import program
 
 # The usual port of HTTP proxies. It is constant, as each container has a loopback of its own.
 ADDRESS = ("127.0.0.1", 3128)
-PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # if an image has no own
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # for images without one
 NAME = "reprokit-build-"
 _FOLDER = "/dev/reprokit"
 _READY_S = 60
@@ -76,7 +76,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Status:
-    """What a path is: `mode` with its type, owner, size, and when it was modified, in nanoseconds."""
+    """The status of a path: `mode` with its type, owner, size, and the time of its last change in nanoseconds."""
 
     mode: int
     user: int
@@ -137,7 +137,7 @@ class BuildContainer:
                 return code if code >= 0 else 128 - code
 
     def status(self, path: str, follow: bool = True) -> Status | None:
-        """What a path is, None if there is nothing. A link in its last part is followed only with `follow`."""
+        """The status of a path, None if it does not exist. A link in its last part is followed only with `follow`."""
         self._send(b"S" if follow else b"s", path.encode("utf-8", "surrogateescape"))
         content = self._answer(b"s")
         if len(content) != _STATUS.size:
@@ -152,10 +152,10 @@ class BuildContainer:
         return None if int.from_bytes(content[:4], "little") else content[4:]
 
     def make(self, entry: Entry) -> None:
-        """Make a path with its attributes; `check` says whether that worked.
+        """Make a path with its attributes; `check` reports failures.
 
-        A file replaces another one. A folder that exists stays, also one behind a link. Folders need `settle` once all
-        in them is made, as that changes their times.
+        A file replaces another one. A folder that exists stays, also one behind a link. Folders need `settle` once
+        their content is made, as that changes their times.
         """
         if entry.hard:
             self._change(b"H", entry.path, _request(entry) + _text(entry.target))
@@ -176,7 +176,7 @@ class BuildContainer:
             self._change(b"X", entry.path, _request(entry) + _text(name) + value)
 
     def remove(self, path: str) -> None:
-        """Remove a file, a link or an empty folder, if it is there; `check` says whether that worked."""
+        """Remove a file, a link or an empty folder, if it exists; `check` reports failures."""
         self._change(b"U", path, _ENTRY.pack(*[0] * 7) + _text(path))
 
     def check(self) -> None:
@@ -240,7 +240,7 @@ def build_container(
     settings: Mapping[str, Any] | None = None,
     mounts: Sequence[Mapping[str, Any]] = (),
 ) -> Iterator[BuildContainer]:
-    """A container of an image for the duration of the context, which ends with this process.
+    """A container of an image, which ends with the context or with this process.
 
     `gateway` is the path of a gateway's socket, `settings` are more entries of the API's `HostConfig`, `mounts` of its
     `Mounts`. Raises EngineError.

@@ -44,8 +44,8 @@ from reprokit.supply.store import Store
 class BuildResult:
     """`built` is false if an image of the same inputs existed; then there is no log. `state` is the image's.
 
-    `undeclared` lists what the build downloaded although its lock does not name it, with `--record`; that image is not
-    kept, so that `name` and `image_id` are empty. `steps` are the instructions with the time of each.
+    `undeclared` lists the downloads that the lock does not name (`--record`); that image is not kept, so `name` and
+    `image_id` are empty. `steps` are the instructions with the time of each.
     """
 
     name: str
@@ -86,8 +86,7 @@ def build(
     WorkFailed with the first lines that name the cause if a step fails or the lock is stale, SourceError if the network
     is the cause, EngineError if the engine or its disk is.
 
-    With `record` no image remains, as it holds more than the lock names. Nor do its steps, which later builds would
-    take from the cache.
+    With `record` neither the image nor its steps remain, as they hold more than the lock names.
     """
     with explained(target), ExitStack() as stack:
         if progress is None:

@@ -1,4 +1,4 @@
-"""Build secrets: what the user gives to one build, and which of its steps may read it.
+"""Build secrets: values that the user passes to one build, and the steps that may read them.
 
 A recipe only names secrets. A step that names one finds its value as a file, which is gone before the next step.
 """
@@ -22,7 +22,7 @@ _HINT = "write --secret id=NAME, --secret id=NAME,env=VARIABLE or --secret id=NA
 
 
 def parse_secrets(texts: Sequence[str], environment: Mapping[str, str]) -> dict[str, bytes]:
-    """The secrets of `--secret`, by name. Raises UsageError, which never shows what was written: it may be a value."""
+    """The secrets of `--secret`, by name. Raises UsageError that quotes no text: it may be the value."""
     secrets: dict[str, bytes] = {}
     for number, text in enumerate(texts, 1):
         parts = [part.partition("=") for part in (text if "=" in text else f"id={text}").split(",")]

@@ -30,14 +30,14 @@ from reprokit.helper.container import NAME, BuildContainer, Entry
 from reprokit.image.dockerfile import Copy
 from reprokit.untrusted import tar
 
-# Of folders that no source has, as in images/step.j2: 2000-01-01.
+# The date of folders that no source has, as in images/step.j2: 2000-01-01.
 EPOCH = 946684800
 _WILD = re.compile(r"[*?\[]")
 _DIR, _LINK = 1 << 31, 1 << 27  # of Go's fs.FileMode
 _MOST_LINKS = 40
 _BLOCK = 1 << 20  # bzip2 gives nothing before the end of a block, which has up to 900 kB
 _PACKED = 512  # compressed bytes at once: each may become many thousands
-_MEMORY = 128 << 20  # of a decompressor
+_MEMORY = 128 << 20  # bytes that a decompressor may use
 _TYPES = {
     tarfile.DIRTYPE: stat.S_IFDIR,
     tarfile.SYMTYPE: stat.S_IFLNK,
@@ -246,7 +246,7 @@ def _kept_parents(source: str, path: str) -> str:
 
 
 class _Ahead:
-    """Entries of which the first one's content can be looked at."""
+    """Entries; the content of the first can be read ahead."""
 
     def __init__(self, entries: Iterator[Entry]) -> None:
         self._first = next(entries)
@@ -278,7 +278,7 @@ _DAMAGED = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 
 
 def _unpacked(entries: _Ahead, tree: Tree, where: str) -> Iterator[Entry] | None:
-    """The entries of an archive, None for another file. It is recognised by its content, as by `docker build`."""
+    """The entries of an archive, None for another file. Archives are recognised by content, as by `docker build`."""
     head = entries.head(_BLOCK)
     new = next((new for magic, new in _FORMATS.items() if head.startswith(magic)), None)
     try:

@@ -1,8 +1,8 @@
 """A Dockerfile as operations: what changes files, and the settings of the image that results.
 
-Read as BuildKit reads it (github.com/moby/buildkit, frontend/dockerfile), with a port of its parser. What an
-instruction does depends on the settings of the image it begins at, and on nothing that a step does; so all of a stage
-is known before its first step runs. What cannot be run is refused by its line.
+Read as BuildKit reads it (github.com/moby/buildkit, frontend/dockerfile), with a port of its parser. An instruction
+depends on the settings of its stage's base, and never on the result of a step, so a stage is evaluated before its first
+step runs. Unsupported instructions are refused with their line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NANOSECONDS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "m"
 
 @dataclass(frozen=True)
 class Instruction:
-    """`flags` are `--name=value` in order, `words` as the parser returns them, `text` the whole on one line."""
+    """`flags` are `--name=value` in order, `words` as the parser returns them, `text` the instruction on one line."""
 
     name: str
     flags: tuple[tuple[str, str], ...]
@@ -229,7 +229,7 @@ class Words:
             raise UsageError(str(error)[:300], f"{self.where}:{line}") from None
 
     def content(self, text: str, variables: Mapping[str, str], line: int) -> str:
-        """The content of a heredoc: quotes are nothing special."""
+        """The content of a heredoc, where quotes are ordinary characters."""
         self._check(text, line)
         lex = ShellLex(self._escape, env=variables, skip_unset_env=False, skip_process_quotes=True, raw_escapes=False)
         try:
@@ -275,7 +275,7 @@ class Settings:
 
     @property
     def variables(self) -> dict[str, str]:
-        """What instructions and steps see: an ENV wins over an ARG of the same name."""
+        """The variables of instructions and steps: an ENV wins over an ARG of the same name."""
         return {**self.arguments, **self.environment}
 
     @property
@@ -303,7 +303,7 @@ class Evaluation:
         self._line = stage.line
 
     def operations(self) -> Iterator[tuple[Instruction, Operation | None]]:
-        """Each instruction with what it does to files, if it does. Raises UsageError."""
+        """Each instruction with its operation on files, if any. Raises UsageError."""
         triggers = self.settings.config.pop("OnBuild", None) or []
         before = [trigger(str(text), self.stage.line, self._words.where) for text in triggers]
         for instruction in (*before, *self.stage.instructions):
@@ -562,7 +562,7 @@ class Evaluation:
                 if heredoc.expands:
                     content = self._words.content(content, variables, self._line)
                 texts.append((heredoc.name, content))
-        self._boolean("link", flags)  # a layer of its own changes nothing here: each is
+        self._boolean("link", flags)  # accepted without effect
         is_add = instruction.name == "ADD"
         return Copy(
             instruction.line,

@@ -93,7 +93,7 @@ class EntryList(Generic[E]):
 
 
 def engine_name(engine: Engine) -> str:
-    """What tells engines apart, whatever their address."""
+    """A name that distinguishes engines, whatever their address."""
     return str(engine.info().get("ID") or engine.url)
 
 

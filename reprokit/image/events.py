@@ -9,7 +9,7 @@ from reprokit.supply.fetch.progress import Progress
 
 @dataclass(frozen=True)
 class BuildStep:
-    """An instruction begins, or is `cached`. `number` counts from 1 to `total`; `block` is what it belongs to."""
+    """An instruction begins, or is `cached`. `number` counts from 1 to `total`; `block` is the one it belongs to."""
 
     number: int
     total: int
@@ -34,7 +34,7 @@ class OutputLine:
 
 @dataclass(frozen=True)
 class Failed:
-    """The end of a build that failed: the step, and what is said of it."""
+    """The end of a build that failed: the step and the messages."""
 
     block: str
     step: str

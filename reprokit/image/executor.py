@@ -1,9 +1,9 @@
 """Builds a Dockerfile in containers, through the engine's API alone.
 
-Each stage is a chain of containers: one begins at an image, runs the steps of a block, and is committed. A block of
-the result is one layer. Stages whose product is copied are committed after each long step, so that a failed one loses
-nothing before it. The configuration of the result is written by itself, over layers that the engine has, so that
-nothing of the containers is in it.
+Each stage is a chain of containers: one begins at an image, runs the steps of a block, and is committed. A block of the
+result is one layer. Stages whose product is copied are committed after each long step, so that a failed one loses
+nothing before it. The configuration of the result is written separately, over layers that the engine has, and contains
+nothing of the containers.
 """
 
 from __future__ import annotations
@@ -51,10 +51,9 @@ class Plan:
     `arguments` are build arguments, `proxies` variables of every step that reach neither image nor cache. `files` is
     the build context, `base_of` returns the engine's image for a reference. `settings` are entries of `HostConfig`,
     `labels` of the result. The state of a failed step is kept under the name `keep_failed`, unless that is "". `caches`
-    tells apart whose cache mounts they are: one stranger's objects must not be another's. Without it none is kept.
-    `parallel` stages run at once. `earlier` are the steps of the last build, to say why one runs again. `gpus` are
-    DeviceRequests of stages whose product is copied: NVIDIA's runtime leaves files of the driver in a container, and so
-    in a layer.
+    names the owner of the cache mounts, which strangers must not share; if empty, none is kept. `parallel` stages run
+    at once. `earlier` are the steps of the last build, to report why a step runs again. `gpus` are DeviceRequests of
+    stages whose product is copied: NVIDIA's runtime leaves files of the driver in a container, and so in a layer.
     """
 
     name: str
@@ -82,7 +81,7 @@ class Plan:
 
 @dataclass
 class Step:
-    """One operation of a stage: its key is of everything that its result depends on."""
+    """One operation of a stage; `key` hashes everything that its result depends on."""
 
     number: int
     instruction: Instruction
@@ -118,7 +117,7 @@ class Executor:
         self.words = Words(plan.dockerfile, plan.where)
         self.evaluated: dict[int, Evaluated] = {}
         self.images: dict[int, str] = {}
-        self.commit_s = 0.3  # until one was measured
+        self.commit_s = 0.3  # until a commit was measured
         self.facts: list[StepFacts] = []
         self._said_why = plan.no_cache
         self.total = sum(1 + len(self.stages[at].instructions) for at in self.needed)
@@ -129,7 +128,7 @@ class Executor:
 
     @cached_property
     def platform(self) -> dict[str, str]:
-        """The predefined arguments of platforms: builds are for the engine's own."""
+        """The predefined platform arguments: builds are for the engine's platform."""
         version = self.engine.version()
         system, architecture = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
         values = {"PLATFORM": f"{system}/{architecture}", "OS": system, "ARCH": architecture, "VARIANT": ""}
@@ -189,7 +188,7 @@ class Executor:
 
     @cached_property
     def _running(self) -> dict[int, set[int]]:
-        """The stages of which something runs, in order, each with those of them that it waits for."""
+        """The stages with steps to run, in order, each with the stages among them that it waits for."""
         running: dict[int, set[int]] = {}
         waiting = [len(self.stages) - 1]
         while waiting:
@@ -206,13 +205,13 @@ class Executor:
         return {number: running[number] & running.keys() for number in sorted(running)}
 
     def _run(self) -> None:
-        """Run the stages, those at once that do not wait for each other. Raises what the first that fails raises."""
+        """Run the stages, independent ones at once. Raises the error of the first that fails."""
         turns = Turns(self.report, self._running)
         runs = {number: StageRun(self, number, turns) for number in self._running}
         futures: dict[int, Future[None]] = {}
         with ThreadPoolExecutor(max(1, self.plan.parallel)) as pool:
             try:
-                for number, before in self._running.items():  # each after what it waits for
+                for number, before in self._running.items():  # each after the stages it waits for
                     futures[number] = pool.submit(runs[number].run, [futures[earlier] for earlier in before])
                 for future in as_completed(futures.values()):
                     future.result()
@@ -224,7 +223,7 @@ class Executor:
                 raise
 
     def image(self, number: int) -> str:
-        """The image of a stage: of its last step that ran or is cached, else of what it begins at."""
+        """The image of a stage's last step that ran or is cached, else the image that it begins at."""
         stage = self.evaluated[number]
         if number in self.images:
             return self.images[number]
@@ -233,7 +232,7 @@ class Executor:
         return self.image(stage.parent) if stage.parent is not None else stage.base
 
     def _begin(self, number: int) -> Evaluated:
-        """What a stage begins at."""
+        """A stage before its first step."""
         stage = self.stages[number]
         base = self._base(stage)
         if (parent := self.stage_of(base, number)) is not None:
@@ -251,7 +250,7 @@ class Executor:
         return Evaluated(Settings(config, {}, info.author), key, _fitting(history, info.layers), base=image)
 
     def scratch(self) -> str:
-        """An image of nothing."""
+        """An empty image."""
         return self._loaded(f"{OWN_IMAGES}/scratch:1", Settings({}), (), [], "", "2000-01-01T00:00:00Z")
 
     def _evaluate(self, number: int) -> Evaluated:
@@ -276,7 +275,7 @@ class Executor:
         return facts(f"{number}.{step.number}", step.instruction.text, variables, copies, base)
 
     def say_why(self, steps: Sequence[Step]) -> None:
-        """Say why the first step that runs does so."""
+        """Report why the first of these steps runs."""
         first = next((step for step in steps if step.facts), None)
         if first and first.facts and not self._said_why:
             self._said_why = True
@@ -297,14 +296,14 @@ class Executor:
         return key_of(parts)
 
     def _origin_key(self, origin: str, number: int) -> str:
-        """What a COPY or a bind takes from."""
+        """The key of the files that a COPY or a bind copies from."""
         if not origin:
             return self.plan.files_key
         stage = self.stage_of(origin, number)
         return self.evaluated[stage].key if stage is not None else self.plan.base_of(origin)
 
     def groups(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
-        """The steps that one container does: those of a block, or of one instruction that changes files."""
+        """The steps that one container runs: those of a block, or of one instruction that changes files."""
         group: list[Step] = []
         for step in steps:
             if group and self._ends(group, step):
@@ -315,9 +314,9 @@ class Executor:
             yield group
 
     def _ends(self, group: Sequence[Step], step: Step) -> bool:
-        """Whether a step is not of this group."""
+        """Whether a group ends before this step."""
         works = any(member.operation for member in group)
-        if works and any(map(mounted, (*group, step))):  # mounts are those of the container
+        if works and any(map(mounted, (*group, step))):  # a container's mounts are fixed
             return True
         return group[-1].block != step.block if self.plan.layered else works
 
@@ -334,14 +333,14 @@ class Executor:
         return BuildStep(0, self.total, self.plan.block_of(line), " ".join(text.split()), cached)
 
     def report_stage(self, number: int, cached: int, report: Callable[[Event], None]) -> None:
-        """Report the beginning of a stage, and its first steps, which are cached."""
+        """Report the beginning of a stage and its `cached` first steps."""
         stage = self.stages[number]
         report(self.event(stage.line, f"FROM {stage.base}" + (f" AS {stage.name}" if stage.name else "")))
         for step in self.evaluated[number].steps[:cached]:
             report(self.event(step.instruction.line, step.instruction.text, cached=True))
 
     def _history(self, number: int) -> list[dict[str, Any]]:
-        """An entry for each setting and each layer: that of a block has all its steps."""
+        """An entry for each setting and each layer; a block's layer lists all its steps."""
         stage = self.evaluated[number]
         history = list(stage.history) if stage.parent is None else self._history(stage.parent)
         layers = self._layers(self.image(stage.parent) if stage.parent is not None else stage.base)
@@ -363,7 +362,7 @@ class Executor:
     def sealed(
         self, name: str, image: str, settings: Settings, history: list[dict[str, Any]], labels: Mapping[str, str]
     ) -> str:
-        """An image of the same layers under a configuration of its own; returns its ID."""
+        """Make an image of the same layers with its own configuration; returns its ID."""
         own = settings.copy()
         own.config["Labels"] = {**(own.config.get("Labels") or {}), **labels}
         created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -391,7 +390,7 @@ class Executor:
         return self.engine.image_id(name) or image.id
 
 
-# Of the OCI image specification, and Docker's own (moby/docker-image-spec).
+# Keys of the OCI image specification and of Docker's own (moby/docker-image-spec).
 _KEPT = (
     "User",
     "ExposedPorts",
@@ -416,7 +415,7 @@ def _origins(operation: Operation) -> list[str]:
 
 
 def _fitting(history: list[dict[str, Any]], layers: Sequence[str]) -> list[dict[str, Any]]:
-    """The history, if it names as many layers as there are: engines refuse others."""
+    """The history if it matches the number of layers, else empty entries: engines refuse a mismatch."""
     if sum(not entry["empty_layer"] for entry in history) == len(layers):
         return history
     return [{"created_by": "", "empty_layer": False} for _ in layers]

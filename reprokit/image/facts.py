@@ -1,4 +1,4 @@
-"""What templates know of a variant."""
+"""The facts about a variant that templates use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from reprokit.supply.kinds.apt.install import repository
 
 
 def template_facts(target: Target) -> dict[str, Any]:
-    """What templates know of a variant: plain values, each of which is written through a filter.
+    """The facts about a variant: plain values, each written through a filter.
 
-    Raises UsageError for all that templates refuse. `check` relies on that: compiling the templates of all blocks would
-    take a quarter of its time.
+    Raises UsageError for everything that templates refuse. `check` relies on that: compiling the templates of all
+    blocks would take a quarter of its time.
     """
     variant = target.variant
     facts = {
@@ -58,7 +58,7 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _ssh_addresses(variant: Variant) -> list[tuple[str, str]]:
-    """How addresses on the hosts of ssh:// sources may begin, and the host. Submodules are at such addresses."""
+    """The prefixes of addresses on the hosts of ssh:// sources, each with its host. Submodules have such addresses."""
     addresses = set()
     for source in variant.sources:
         scheme, _, place = source.git.partition("://")

@@ -19,7 +19,7 @@ _LINES = 4
 _LONGEST_LINE = 400
 _LONGEST_STEP = 100
 _PRODUCT = re.compile(r"expected (.+) (?:built|present|installed), found nothing")
-# Builders put colours and step numbers before it.
+# Builders print colours and step numbers before this text.
 _MADE = re.compile(rb"reprokit: made ([^\n]{1,300})$", re.MULTILINE)
 _MOST_MADE = 5
 
@@ -80,7 +80,7 @@ def _absent_product(target: Target, block: str, product: str, made: Sequence[str
 
 
 def _excerpt(cause: Cause) -> list[str]:
-    """The line that a rule knows; else the lines around the first one that looks like an error."""
+    """The line that matches a rule, else the lines around the first one that looks like an error."""
     lines = [text for number, text in cause.context if number >= cause.line and text.strip()]
     if cause.rule != "unexplained":
         lines = [cause.text]

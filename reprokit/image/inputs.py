@@ -22,7 +22,7 @@ from reprokit.supply.store import key_of
 class Inputs:
     """The Dockerfile, the base, and the files that the gateway serves.
 
-    With a `lock` it names all of them; `drift` lists what replaced locked packages that no mirror has any more.
+    A `lock` names all of them; `drift` lists the replacements of locked packages that no mirror has any more.
     """
 
     rendered: Rendered

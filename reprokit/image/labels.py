@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reprokit.recipe.find import Target
 
 INPUTS = f"{LABEL}.inputs"
-# Of the Dockerfile alone, for images without a lock: their inputs are known only after they were resolved.
+# The hash of the Dockerfile alone, for images without a lock: their inputs are known only after resolution.
 DOCKERFILE = f"{LABEL}.dockerfile"
 FAILED = f"{LABEL}.failed"
 
@@ -35,7 +35,7 @@ _LONGEST = 255
 
 @dataclass(frozen=True)
 class ImageLabels:
-    """What the labels of a recipe's image state; "" if one is missing. Anyone can write labels."""
+    """The labels of a recipe's image; "" if one is missing. Anyone can write labels."""
 
     recipe: str
     variant: str
@@ -85,7 +85,7 @@ def image_name(target: Target) -> str:
 
 
 def failed_name(label: str) -> str:
-    """The name of what a failed step of NAME:VARIANT left. No variant contains two dashes in a row."""
+    """The name of the image that a failed step of NAME:VARIANT left. No variant contains two dashes in a row."""
     return f"reprokit/{label}--failed"
 
 
@@ -105,7 +105,7 @@ def kind_of_name(name: str) -> Literal["recipe", "foreign", "reserved"]:
 
 
 def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
-    """Everything that a host must know about the image without its recipe.
+    """Everything about the image that a host needs without its recipe.
 
     `forced` are the errors of `check` that `--force` ignored.
     """
@@ -136,7 +136,7 @@ def labels(target: Target, inputs: Inputs, forced: list[str]) -> dict[str, str]:
 
 
 def _standard_labels(target: Target, inputs: Inputs) -> dict[str, str]:
-    """The labels of the OCI image specification (annotations.md). Empty ones hide those that the base has of itself."""
+    """The labels of the OCI image specification (annotations.md). Empty ones hide the base's."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
     paper = target.recipe.paper

@@ -23,7 +23,7 @@ _STALE_S = 3600
 
 @dataclass(frozen=True)
 class LeftoverImage:
-    """`size` is what the removal of all leftovers frees of it, in bytes."""
+    """`size` are the bytes of it that the removal of all leftovers frees."""
 
     id: str
     names: tuple[str, ...]
@@ -72,7 +72,7 @@ def _chain(images: Mapping[str, ImageInfo], image_id: str) -> list[str]:
 def remove(engine: Engine, image: LeftoverImage) -> bool:
     """Remove an image that is still as it was listed. False if something needs it by now. Raises EngineError."""
     present = engine.image(image.id)
-    if present is None:  # removed with one above it
+    if present is None:  # removed with an image built on it
         return True
     if {*present.names} != {*image.names}:
         return False
@@ -83,9 +83,9 @@ def remove(engine: Engine, image: LeftoverImage) -> bool:
 
 
 def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
-    """What killed builds left, by kind and name, with what removes it: containers that never started, and volumes.
+    """Leftovers of killed builds by kind and name, each with its removal: containers that never started, and volumes.
 
-    What is less than an hour old may belong to another user's build, which is about to use it.
+    Those less than an hour old may belong to a running build of another user.
     """
     containers, old = engine.containers([]), time.time() - _STALE_S
     mounted = {mount.name for container in containers for mount in container.mounts}
@@ -100,7 +100,7 @@ def left_by_builds(engine: Engine) -> dict[tuple[str, str], Callable[[], None]]:
 
 
 class _Use:
-    """Says why an image that reprokit made is not needed."""
+    """The reasons why images that reprokit made are not needed."""
 
     def __init__(
         self, made: Mapping[str, MadeEntry], images: Mapping[str, ImageInfo], containers: Collection[str]
@@ -147,7 +147,7 @@ class _Use:
         return "" if self._has_recipe(label, entry.recipe) else f"no recipe has {label}"
 
     def _has_recipe(self, label: str, path: str) -> bool:
-        """Whether the recipe's file, or one of that name where the user stands, still has the variant."""
+        """Whether the recipe's file, or another recipe of that name, still has the variant."""
         if (label, path) not in self._recipes:
             name, _, variant = label.partition(":")
             files = [Path(path)] if path else []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-# Half of a long line that is kept is its beginning, half its end, where a progress bar has its last state.
+# A long line keeps its beginning and its end, in equal parts: a progress bar's last state is at the end.
 HALF = 32 << 10
 
 

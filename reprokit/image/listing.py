@@ -1,4 +1,4 @@
-"""The images of an engine: those of recipes with their state, and what their blocks take."""
+"""The images of an engine: those of recipes with their state, and the bytes of their blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The images that reprokit made on engines, by image ID: only these may `reprokit clean` remove.
+"""The images that reprokit made on engines, by image ID: `reprokit clean` may remove only these.
 
 Labels and names do not count: anyone can give them to an image.
 """
@@ -30,8 +30,8 @@ Role = Literal["image", "step", "failed", "base", "stage", "snapshot"]
 class MadeEntry:
     """`owner` is the `recipe:variant` or the container that it was made for, `recipe` that recipe's file.
 
-    Steps of one build have the same `build`; a step that later builds use has that of the last one. `key` is of
-    everything that a step's result depends on. `origin` is the repository that it, or a step below it, came from.
+    Steps of one build have the same `build`; a step that later builds use has the last one's. `key` hashes everything
+    that a step's result depends on. `origin` is the repository that it, or a step below it, came from.
     """
 
     id: str
@@ -61,7 +61,7 @@ def record(engine: Engine, image_id: str, role: Role, owner: str) -> None:
 
 
 def step_name(key: str) -> str:
-    """The name of a step's image, with that of this installation: `clean` finds what was killed before its record."""
+    """The name of a step's image, with this installation's, so that `clean` finds images that were never recorded."""
     return f"{_STEPS}:{key_of([str(paths.state()), os.getuid()])[:12]}-{key[:32]}"
 
 
@@ -73,8 +73,8 @@ def _shared(repository: str, key: str) -> str:
 class Steps:
     """The steps that builds committed, by their keys: of this build, and those of earlier ones that it uses.
 
-    Only what reprokit itself recorded counts, as anyone can name an image. Steps of the repository `cache_from` are
-    used by builds that name it, and by no others, as are those that were made of them.
+    Only recorded images count, as anyone can name an image. Steps of the repository `cache_from`, and steps built on
+    them, are used only by builds that name it.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Steps:
         return image
 
     def share(self) -> None:
-        """Push the steps that this build used to the repository that was asked for. Raises SourceError."""
+        """Push the steps that this build used to the requested repository. Raises SourceError."""
         for image, key in self._used.items() if self._to else ():
             reference = _shared(self._to, key)
             self._engine.tag(image, *reference.rsplit(":", 1))
@@ -138,7 +138,7 @@ class Steps:
     def name(self, key: str) -> str:
         """The name for the image of a step that is about to be committed.
 
-        One that has it already and was killed before its record is removed: without its name, nothing would find it.
+        An unrecorded image of a killed build with this name is removed: without the name, nothing would find it.
         """
         name = step_name(key_of(key + self._apart + self.origin))
         recorded = {made for images in self._known.values() for made in images}
@@ -163,7 +163,7 @@ class Steps:
             recorded[image_id] = self._entry(image_id, "image", "")
 
     def finish(self, image_id: str = "") -> None:
-        """Record what this build used, and its image. Raises EngineError."""
+        """Record the steps that this build used, and its image. Raises EngineError."""
         with _LIST.changing(self._engine) as recorded:
             for step in self._used.keys() & recorded.keys():
                 recorded[step] = replace(self._entry(step, "step", recorded[step].key), role=recorded[step].role)
@@ -183,7 +183,7 @@ class Steps:
 
 
 def drop_replaced(engine: Engine) -> None:
-    """Remove images of recipes that lost their name to a newer build, and what only they need."""
+    """Remove images of recipes that lost their name to a newer build, and images that only they need."""
     made = {image_id for image_id, entry in entries(engine).items() if entry.role == "image"}
     for image in engine.images([]):
         if image.id in made and not image.names:

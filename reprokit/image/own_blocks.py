@@ -1,4 +1,4 @@
-"""Own blocks, whose templates may come from strangers: rendered in a process of its own, and what it writes checked.
+"""Own blocks, whose templates may come from strangers: rendered in a separate process whose output is checked.
 
 An own block may write RUN, ENV, WORKDIR, and COPY from stages of the same Dockerfile. Builders read Dockerfiles
 differently (heredocs, escapes, continued lines). So the text must be in a form that all read alike; everything else is
@@ -43,7 +43,7 @@ _ENV = re.compile(r"""ENV(?: +[A-Za-z_][A-Za-z0-9_]*=(?:"(?:[^"\\]|\\.)*"|'[^']*
 
 
 class RenderedPart(FrozenModel):
-    """What a part writes, not yet checked, and what it asks apt for: packages and components."""
+    """The unchecked text of a part, and its calls of apt: packages and components."""
 
     text: str
     installs: tuple[tuple[tuple[f.AptPackage, ...], tuple[_Component, ...]], ...]
@@ -82,7 +82,7 @@ def render_own(block: OwnBlock, facts: Mapping[str, Any]) -> dict[str, RenderedP
 
 @lru_cache(maxsize=64)
 def _answer(job: str) -> bytes:
-    """What the process answers; empty if it was stopped."""
+    """The answer of the process; empty if it was stopped."""
     # Without the user's environment, which may have secrets.
     environment = {key: os.environ[key] for key in ("LD_LIBRARY_PATH",) if key in os.environ}
     process = subprocess.Popen(
@@ -130,7 +130,7 @@ def checked(text: str, where: str, stages: Collection[str]) -> str:
                     raise refuse(line, "has a comment that builders may read as a directive", "reword it")
                 continue
             count += 1
-            word = line.partition(" ")[0]  # whole on the first line, which some parsers read without the next
+            word = line.partition(" ")[0]  # complete on the first line, as some parsers read no further
             if word not in ("RUN", "ENV", "WORKDIR", "COPY"):
                 raise refuse(line, f"has the instruction {word[:40]!r}", _ALLOWED)
         elif not line.strip() or line.lstrip().startswith("#"):

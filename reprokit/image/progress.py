@@ -23,7 +23,7 @@ _SETTINGS = ("ARG", "ENV", "FROM", "LABEL", "SHELL", "USER", "WORKDIR")
 class BuildDisplay(ProgressDisplay):
     """A line for each block that ran, with its time, and below them the running step with its last line of output.
 
-    Where there is no terminal, a line when a block begins to run, one for each note, and sometimes one for downloads.
+    Without a terminal, a line when a block begins to run, one for each note, and sometimes one for downloads.
     """
 
     def __init__(self, stream: IO[str]) -> None:

@@ -19,7 +19,7 @@ class Quoted(str):
 
 def _text(value: Any, place: str) -> str:
     if isinstance(value, bool) or not isinstance(value, (str, int)):
-        # As text, which for an undefined value names it.
+        # Formatting an undefined value raises an error that names it.
         raise TypeError(f"{value} cannot be written as {place}")
     text = str(value)
     # A line break would start a new instruction.

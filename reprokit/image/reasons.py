@@ -1,4 +1,4 @@
-"""Why a build runs a step again: what its steps depended on is kept, and compared with the next build's."""
+"""Why a build runs a step again: the facts of its steps are kept and compared with the next build's."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class StepFacts:
 
 
 def facts(place: str, text: str, variables: Mapping[str, str], copies: str, base: str) -> StepFacts:
-    """`place` is the step's in its Dockerfile; equal places are compared."""
+    """`place` is the step's position in its Dockerfile; steps at the same position are compared."""
     hashed = {name: key_of(value)[:16] for name, value in variables.items()}
     return StepFacts(place, key_of(text)[:16], hashed, copies[:16], base[:16])
 
 
 def reason(now: StepFacts, earlier: Sequence[StepFacts]) -> str:
-    """What differs from the same step of the last build, in some words."""
+    """The difference from the same step of the last build, in a few words."""
     before = next((step for step in earlier if step.place == now.place), None)
     if before is None:
         return "it is new"
@@ -56,7 +56,7 @@ def reason(now: StepFacts, earlier: Sequence[StepFacts]) -> str:
 
 
 def last(target: Target) -> list[StepFacts]:
-    """The steps of the last build of a variant; none if they are not known."""
+    """The steps of the last build of a variant; none if unknown."""
     try:
         with Folder(_folder()) as folder:
             return [StepFacts(**step) for step in json.loads(folder.read(_name(target), _MOST))]

@@ -37,8 +37,8 @@ class Rendered:
     """A Dockerfile, and the block of each of its lines.
 
     `spans` are `(first line, last line, block)`, 1-based and without gaps; `installs` are the calls of apt in order.
-    `context` are the files that it copies, by their paths in the build context. `secrets` are the names of those that
-    its steps read.
+    `context` are the files that it copies, by their paths in the build context. `secrets` are the names of the secrets
+    that its steps read.
     """
 
     dockerfile: str
@@ -62,7 +62,7 @@ class Rendered:
 
     @cached_property
     def sets(self) -> dict[str, tuple[str, ...]]:
-        """The blocks that take in a locked set of their own, by kind of input."""
+        """The blocks that have their own locked set, by kind of input."""
         names = dict.fromkeys(block for *_, block in self.spans)
         return {kind: tuple(n for n in names if self.declares(argument(kind, n))) for kind in KINDS}
 
@@ -123,7 +123,7 @@ class _Dockerfile:
         self.parts.append(("base", _head(self.target)))
         self.parts.append(("base", self.part("final", self.target.uses[0], [])))
         self.of_base = self.of_image
-        stage = packages = "base"  # the one that becomes the image, and the last without anything made of sources
+        stage = packages = "base"  # the stage that becomes the image, and the last one without products of sources
         made: list[str] = []  # what the blocks since then add
         before = ["base"]
         for use in self.target.uses[1:]:
@@ -154,8 +154,8 @@ class _Dockerfile:
     def build_stage(self, use: Use, stage: str, packages: str, made: Sequence[str], before: list[str]) -> str:
         """The stage of a block's part `build`; "" if it has none.
 
-        One of sources starts at the base, so that nothing but the base undoes it. Another one installs its tools before
-        it has sources and what was made of them, so that a changed source does not install the tools again.
+        A stage of sources starts at the base, so that only another base invalidates it. Another one installs its tools
+        before it copies sources and their products, so that a changed source does not install the tools again.
         """
         if use.spec.build_from != "image":
             built = self.part("build", use, []) if use.spec.build_from else ""
@@ -196,7 +196,7 @@ class _Dockerfile:
             earlier += packages
         if part not in ("tools", "build"):
             self.of_image = earlier
-        # Declared if it is used: an argument enters the layer cache's key of every step after it.
+        # Declared only if used: an argument enters the layer cache's key of every later step.
         return (f"ARG {argument('apt', use.spec.name)}=\n" if installs else "") + text
 
     def check_secrets(self) -> None:
@@ -208,7 +208,7 @@ class _Dockerfile:
 
 
 def _with_mounts(text: str, secrets: Sequence[str]) -> tuple[str, bool]:
-    """A block's text, in which each RUN that includes secrets.j2 mounts them, and whether there is one."""
+    """A block's text, in which each RUN that includes secrets.j2 mounts them, and whether there is such a RUN."""
     lines, reads = text.split("\n"), False
     starts = instruction_lines(text)
     for start, end in zip(starts, [*starts[1:], len(lines) + 1], strict=False):

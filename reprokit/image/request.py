@@ -17,7 +17,7 @@ MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 def request_of(target: Target, rendered: Rendered | None, machine: str) -> InputRequest:
     """What a variant requires of each kind of input. `machine` is the image's, such as `x86_64`.
 
-    Without `rendered` it requires nothing of apt: only templates say what they install.
+    Without `rendered` it requires nothing of apt: only templates name their packages.
     """
     # Other variants may have no Python whose version is known.
     needs_platform = target.requirements or target.variant.sdists or target.variant.conda
@@ -37,6 +37,6 @@ def platform_of(target: Target, machine: str) -> Platform:
     if not python:
         unknown = f"cannot choose wheels: the Python version of {reference} is not known"
         raise UsageError(unknown, target.label, 'pin it: `python: "3.11"`')
-    # Most of today's wheels need 2.28 or later; a base that is not known is likely a recent one.
+    # Most of today's wheels need 2.28 or later; an unknown base is likely recent.
     glibc = release.glibc if release else "2.28"
     return Platform(".".join(python.split(".")[:2]), glibc, MACHINES.get(machine, machine))

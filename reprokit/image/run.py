@@ -184,7 +184,7 @@ class BuildRun:
         )
 
     def _limits(self) -> dict[str, Any]:
-        """No more processors than the free memory has room for compilers: ninja, make and nproc count them.
+        """No more processors than compilers fit into the free memory: ninja, make and nproc count processors.
 
         Raises UsageError if the variable MAX_JOBS is no number.
         """
@@ -239,7 +239,7 @@ class BuildRun:
         return error
 
     def _facts(self, code: int) -> list[str]:
-        """Lines about what the failed step's output does not say."""
+        """Facts about the failed step that its output does not show."""
         facts = [f"reprokit gateway: undeclared download: {name}" for name in sorted(self.gateway.refused)]
         killed, largest = self.kernel.killed()
         # Another program of this machine may have been killed meanwhile.
@@ -251,13 +251,13 @@ class BuildRun:
 
 
 def _stages_at_once() -> int:
-    """As many as have memory for compilers on all processors, each."""
+    """The number of stages that each have memory for compilers on all processors."""
     processors = len(os.sched_getaffinity(0))
     return max(1, fitting_jobs(_MOST_STAGES * processors) // processors)
 
 
 def jobs_of(requested: str, processors: int) -> int:
-    """Compilers at once: as the user's MAX_JOBS says, else as many as fit into the free memory."""
+    """The number of parallel compilers: the user's MAX_JOBS, else as many as fit into the free memory."""
     if not requested:
         return fitting_jobs(processors)
     if not re.fullmatch(r"[1-9]\d{0,3}", requested):

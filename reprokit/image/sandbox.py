@@ -1,6 +1,6 @@
 """The process that renders one own block: a template of a stranger, which is code.
 
-`own_blocks` starts it and checks what it answers. Three nets, each enough for the attacks that are known:
+`own_blocks` starts it and checks its answer. There are three defences, each enough against the known attacks:
 
 - The template can use only the nodes, filters, tests and methods listed here, checked before anything of it runs.
 - Jinja's sandbox runs it, and every value needs a quoting filter, as in bundled templates.
@@ -40,7 +40,7 @@ _LIMITS = {
     resource.RLIMIT_NOFILE: 0,
     resource.RLIMIT_NPROC: 0,
 }
-# No macro, call or filter block: what they write is not quoted. No import, no extension, no assignment to attributes.
+# No macro, call or filter block: their output is not quoted. No import, no extension, no assignment to attributes.
 _NODES = (
     *(nodes.Template, nodes.Block, nodes.Output, nodes.TemplateData, nodes.If, nodes.For, nodes.Assign, nodes.Include),
     *(nodes.Name, nodes.Const, nodes.List, nodes.Tuple, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Call),
@@ -59,7 +59,7 @@ _METHODS = (
 
 
 class Refused(Exception):
-    """The template does something that own blocks cannot do."""
+    """The template does something that own blocks must not do."""
 
     def __init__(self, message: str, line: int) -> None:
         super().__init__(message)
@@ -95,7 +95,7 @@ def confine() -> None:
 def rendered(
     text: str, includes: dict[str, str], parts: dict[str, dict[str, Any]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each part's text, and what it asks apt for. `parts` are the facts for each. Raises Refused."""
+    """Each part's text, and its calls of apt. `parts` are the facts for each. Raises Refused."""
     environment = _environment(includes)
     try:
         tree = environment.parse(text)
@@ -168,7 +168,7 @@ def _check(tree: nodes.Template, includes: dict[str, str]) -> None:
 
 
 def _line(template: Template, error: BaseException) -> int:
-    """The line of the template if an error was raised, 0 if unknown."""
+    """The line of the template that raised an error, 0 if unknown."""
     trace, line = error.__traceback__, 0
     while trace:
         if trace.tb_frame.f_code.co_filename == "<template>":

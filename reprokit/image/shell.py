@@ -20,7 +20,7 @@ def apt_install(context: Any, packages: Sequence[str], components: Sequence[str]
 
     Environments register it with jinja's `pass_context`, which is not imported here: `check` renders nothing.
     REPROKIT_APT_BLOCK is the address of an archive of exactly the block's locked packages. Its checksums are the lock's
-    own, so that apt needs no signature. Without it apt asks what the image's own sources say.
+    own, so that apt needs no signature. Without it apt uses the image's own sources.
     """
     address = argument("apt", context["block"])
     context["installs"].append((tuple(packages), tuple(components)))
@@ -43,8 +43,8 @@ def apt_install(context: Any, packages: Sequence[str], components: Sequence[str]
 def _compiled_anew(python: str) -> tuple[Sequence[str], Sequence[str]]:
     """Commands before and after an installation that compile its Python modules once more, with a fixed hash seed.
 
-    Before 3.11 Python writes sets in the order of their hashes, and Debian's scripts compile with `-E`, which passes
-    over PYTHONHASHSEED. https://bugs.python.org/issue37596
+    Before 3.11 Python writes sets in the order of their hashes, and Debian's scripts compile with `-E`, which ignores
+    PYTHONHASHSEED. https://bugs.python.org/issue37596
     """
     series = re.fullmatch(r"python(3)\.([6-9]|10)", python)
     if not series:
@@ -59,7 +59,7 @@ _STEP = re.compile(r"(?<= ) *export SOURCE_DATE_EPOCH=.*?# step: ", re.DOTALL)
 
 
 def without_step(text: str) -> str:
-    """A command of a RUN as engines show it, without what images/step.j2 puts around each."""
+    """A command of a RUN as engines show it, without the wrapper of images/step.j2."""
     return _STEP.sub("", text, count=1)
 
 
@@ -70,13 +70,13 @@ _ARCHIVE = re.compile(r'sources="";.*?apt-get \$sources install -y --no-install-
 
 
 def block_of(command: str) -> str:
-    """The block that a command of a RUN is of; "" if it is no block's."""
+    """The block that a command of a RUN belongs to; "" if none."""
     match = _BLOCK.search(command)
     return match[1] if match else ""
 
 
 def without_boilerplate(command: str) -> str:
-    """A command of a RUN without what every block's has: shell options, functions, the choice of an archive."""
+    """A command of a RUN without the boilerplate of every block: shell options, functions, the choice of an archive."""
     options = _OPTIONS.match(command)
     return _ARCHIVE.sub("apt-get install", command[options.end() :] if options else command)
 

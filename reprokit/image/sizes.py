@@ -1,4 +1,4 @@
-"""How much of an image each block takes, and what images have in common. Pure."""
+"""The bytes of an image by block, and the bytes that images share. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One stage of a build that runs: its containers, its commits, and what it tells while others run beside it."""
+"""One stage of a build that runs: its containers, its commits, and its reports while other stages run."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def numbered(report: Callable[[Event], None]) -> Callable[[Event], None]:
 
 
 class Turns:
-    """Events of stages that run at once, told as if one ran after the other.
+    """Events of parallel stages, reported as if the stages ran one after the other.
 
-    The first stage that has not ended tells at once. The others wait for their turn once they have much to tell.
+    The first unfinished stage reports at once. The others wait for their turn once many events are queued.
     """
 
     def __init__(self, report: Callable[[Event], None], order: Iterable[int]) -> None:
@@ -85,7 +85,7 @@ class Turns:
             self._changed.notify_all()
 
     def stop(self, failed: int | None) -> None:
-        """Tell only what the stage that failed has left to tell."""
+        """Report only the remaining events of the stage that failed."""
         with self._changed:
             if failed is not None and not self._stopped:
                 self._tell_all(failed)
@@ -133,7 +133,7 @@ class StageRun:
         self._turns.end(self.number)
 
     def stop(self) -> None:
-        """End it while it runs, or before it does."""
+        """End the stage, even before it runs."""
         self._stopped = True
         if self._container:
             self._container.abort()
@@ -171,7 +171,7 @@ class StageRun:
                     finally:
                         self.report(StepEnd(round(time.monotonic() - started, 2)))
                     last = step.key
-                    # What a stage's product is copied from may have any number of layers.
+                    # A stage whose product is copied may have any number of layers.
                     is_long = time.monotonic() - began > _WORTH * self.build.commit_s
                     if self.number not in self.build.chain and is_long and any(later.key for later in waiting):
                         break
@@ -221,7 +221,7 @@ class StageRun:
 
     @contextmanager
     def _mounts(self, step: Step) -> Iterator[list[dict[str, Any]]]:
-        """The mounts of a step, as the API takes them: caches, and copies of what a bind names.
+        """The mounts of a step, as the API takes them: caches, and copies of the sources of binds.
 
         A bind is a copy in a volume, as the engine mounts no folder of an image. Folders in which they are mounted stay
         in the layer, empty, if the image does not have them.
@@ -244,11 +244,11 @@ class StageRun:
             yield mounts
 
     def _without_volume(self, name: str) -> None:
-        with suppress(ReprokitError):  # left volumes are removed by `clean`
+        with suppress(ReprokitError):  # `clean` removes leftover volumes
             self.engine.remove_volume(name)
 
     def _fill(self, volume: str, mount: Mount, where: str) -> None:
-        """Copy into a new volume what a mount names, and give it the owner of a cache."""
+        """Copy the source of a mount into a new volume, and give it the owner of a cache."""
         inside = {"Type": "volume", "Source": volume, "Target": "/volume", "VolumeOptions": {"NoCopy": True}}
         with build_container(self.engine, self.build.scratch(), mounts=[inside]) as container:
             mode = 0o755 if mount.mode is None else mount.mode
@@ -343,7 +343,7 @@ class _Output:
 
 
 class Accounts:
-    """Users and groups of a container, whose files may say anything."""
+    """Users and groups of a container, whose files are untrusted."""
 
     def __init__(self, container: BuildContainer) -> None:
         self._container = container

@@ -68,7 +68,7 @@ def record(engine: Engine, image_id: str, state: State, how: str, where: str = "
 
 
 def record_verified(engine: Engine, image_id: str, verdict: str) -> None:
-    """Record the verdict of `reprokit verify` on an image, which stays as trusted as it was. Raises EngineError."""
+    """Record the verdict of `reprokit verify` on an image, whose state stays. Raises EngineError."""
     with _LIST.changing(engine) as listed:
         entry = listed.get(full_id(image_id)) or _entry(image_id, "unverified", "verify", engine_name(engine))
         listed[full_id(image_id)] = replace(entry, verified=verdict)

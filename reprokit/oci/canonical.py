@@ -20,7 +20,7 @@ from reprokit.oci.effect import Files
 from reprokit.oci.entries import EntryTotal, LayerEntry, entries
 from reprokit.untrusted.files import Folder
 
-# What the engine notes about a build, and what names its machine.
+# Settings in which the engine records the build, and names of the machine.
 NOTES = {"Image", "Hostname", "Domainname", "AttachStdin", "AttachStdout", "AttachStderr", "ArgsEscaped"}
 OWN_LABELS = {"reprokit.base", "reprokit.version"}
 _AHEAD = 8  # blocks that wait for a thread

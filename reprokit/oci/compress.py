@@ -24,7 +24,7 @@ Write = Callable[[bytes], object]
 
 
 class Hashed:
-    """The SHA-256 and the size of what is written, and passed on to `target`."""
+    """Computes the SHA-256 and the size of the written bytes, and passes them on to `target`."""
 
     def __init__(self, target: Write = lambda data: None) -> None:
         self._sha256, self.size, self._target = hashlib.sha256(), 0, target
@@ -72,7 +72,7 @@ def _parallel(blocks: Iterable[bytes], *workers: Write) -> None:
                 future.result()
 
     try:
-        # Handing over smaller blocks costs more than the work on them.
+        # Smaller blocks cost more to hand over than to process.
         while block := stream.read(_BLOCK):
             waiting.append([thread.submit(worker, block) for thread, worker in zip(threads, workers, strict=True)])
             finish(_AHEAD)

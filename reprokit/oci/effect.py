@@ -1,4 +1,4 @@
-"""What a layer does to the files below it, which is the same however an engine writes the layer.
+"""The effect of a layer on the files below it, which is the same whichever engine writes the layer.
 
 Engines repeat entries that did not change, mark a folder that replaces another one or name all that it lost, and take
 the files of a hard link in another order. Layers are applied as Docker applies them (moby, pkg/archive/diff.go).
@@ -22,7 +22,7 @@ _MOST_LINKS = 40
 
 @dataclass(frozen=True)
 class Effect:
-    """`made` are paths that containers see as others than before, `times` those of which only the time is another."""
+    """`made` are paths that changed for containers, `times` those whose time alone changed."""
 
     made: Mapping[str, LayerEntry]
     times: Mapping[str, LayerEntry]
@@ -30,7 +30,7 @@ class Effect:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of what containers see, without times and names of owners."""
+        """SHA-256 of the files as containers see them, without times and names of owners."""
         sha256 = hashlib.sha256()
         for path in sorted({*self.made, *self.removed}):
             row = [path, *self.made[path].seen] if path in self.made else [path]
@@ -91,7 +91,7 @@ class Files:
         return self._effect()
 
     def _link(self, path: str, target: str, new: set[str], where: str) -> None:
-        """Make a hard link, whose content is that of another path."""
+        """Make a hard link to another path."""
         if (entry := self._paths.get(target)) and target != path:
             self._put(path, entry if target in new else replace(entry, offset=-1))
         if target == path or target not in self._paths:
@@ -144,7 +144,7 @@ class Files:
 
     def _effect(self) -> Effect:
         made, times, removed = {}, {}, set()
-        # Of the paths of one file all but the first name that one, whatever the order in the layer.
+        # All further paths of a file name its first path, whatever the order in the layer.
         groups = {id(group): group for group in self._linked.values()}
         first = {key: min(group) for key, group in groups.items()}
         for path, was in self._before.items():

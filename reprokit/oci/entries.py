@@ -26,7 +26,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class LayerEntry:
-    """What containers see of an entry (`seen`, named by `SEEN`), what not (`unseen`), and where its content is.
+    """An entry: the fields that containers see (`seen`, named by `SEEN`), others (`unseen`), and the content's offset.
 
     `unseen` holds the time of the last change, and the names of owner and group, for which engines before 23 asked the
     host; the numbers decide. `offset` is -1 for a hard link to a file of another layer.
@@ -51,7 +51,7 @@ class LayerEntry:
 
 @dataclass
 class EntryTotal:
-    """Layers that are understood together: entries, bytes of their texts, and paths that were looked at."""
+    """Totals of layers that are read together: entries, bytes of their texts, and paths that were looked up."""
 
     entries: int = 0
     text: int = 0

@@ -24,15 +24,15 @@ from reprokit.oci.model import Image, Layer, blob_path
 from reprokit.oci.store import Form, ImageStore, LayerChains
 
 LOADING = f"{LABEL}.loading"
-# After a break the engine's layers are not sent again. Docker keeps a copy of at most two steps (or two layers, where
-# they are larger) beside the layers that it extracts.
+# After a break the engine's layers are not sent again. Docker keeps a copy of at most two steps (or two layers, if they
+# are larger) beside the layers that it extracts.
 STEP = 128 << 20
 
 
 class LayerSource(Protocol):
     """Layers to load. `sizes` are their uncompressed sizes by diff ID.
 
-    `blocks` gives a layer's content, uncompressed if `plain`, and reports how many packed bytes it has read.
+    `blocks` yields a layer's content, uncompressed if `plain`, and reports how many packed bytes it has read.
     """
 
     @property

@@ -1,6 +1,6 @@
 """Descriptors, layers and images, as the OCI image specification defines them.
 
-A layer is known across machines by its diff ID, the digest of its uncompressed tar; a blob by the digest of its bytes.
+The diff ID, the digest of its uncompressed tar, identifies a layer across machines. A blob has the digest of its bytes.
 """
 
 from __future__ import annotations
@@ -132,9 +132,9 @@ class ImageConfig(BaseModel):
 
 
 def ambiguous(config: bytes) -> str:
-    """A key of a config that stands twice or in another case, "" if there is none.
+    """A key of a config that appears twice or in another case, "" if there is none.
 
-    Engines ignore the case of keys, and join objects whose key stands twice.
+    Engines ignore the case of keys, and join objects whose key appears twice.
     """
     twice: list[str] = []
 
@@ -145,7 +145,7 @@ def ambiguous(config: bytes) -> str:
 
     value = json.loads(config, object_pairs_hook=once)
     settings, rootfs = value.get("config") or {}, value.get("rootfs") or {}
-    # With the keys that reprokit reads: in another case alone, only engines would read them.
+    # Compared with the keys that reprokit reads: in another case, only engines would read them.
     for part, keys in ((value, ("config", "rootfs")), (settings, ("Labels",)), (rootfs, ("diff_ids",))):
         folded, spelt = Counter(map(str.casefold, part)), {key.casefold(): key for key in keys}
         twice += [key for key in part if folded[key.casefold()] > 1 or spelt.get(key.casefold(), key) != key]

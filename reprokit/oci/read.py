@@ -92,8 +92,8 @@ def read_images(
     """The images in their order, out of one `save`; layers whose diff IDs are in `without` are excluded.
 
     `progress` gets uncompressed bytes, done and estimated. `edits` change layers, named by their diff IDs in the
-    engine; then `passing` gets all layers. Raises EngineError if the engine gives less than it describes; whatever the
-    sink raises.
+    engine; then `passing` gets all layers. Raises EngineError if the engine sends less than it describes, and the
+    errors of the sink.
     """
     paths = LayerPaths([image.layers for image in images])
     pass_ = _Pass(sink, without, progress, unpacked_size(engine, images), packing, edits or {}, passing)
@@ -171,7 +171,7 @@ def _image(requested: ImageInfo, archived: Sequence[ArchivedImage], pass_: _Pass
 
 
 def _short(name: str) -> str:
-    """Engines write the same name in several lengths."""
+    """A name's short form: engines write the same name in several lengths."""
     for prefix in ("docker.io/", "library/", "localhost/"):
         name = name.removeprefix(prefix)
     return name

@@ -169,7 +169,7 @@ class Gateway:
     `archives` are hosts of the distribution's archive, which the host's own mirrors may replace. `recorder` records
     every file that passes over plain HTTP. Containers that connect to `address` arrive at `listening`: a port of
     127.0.0.1 unless given. `own` replaces the hosts of the user's configuration. `mask` hides a build's secrets.
-    `failure` is the last error of making a file that a build asked for.
+    `failure` is the last error in making a requested file.
     """
 
     mirrors: Mirrors
@@ -254,7 +254,7 @@ class Gateway:
         return NoConnection(f"{what}: no connection to {listed(failures)}", hint=mirror_hint("apt"))
 
     def server(self, address: SplitResult) -> InputServer | None:
-        """The set that an address names; another one of its host refuses addresses of sets of other builds."""
+        """The set that an address names, else any set of its host, which refuses addresses of other builds."""
         sets = self._sets.get(address.hostname or "", {})
         key = unquote(address.path).lstrip("/").partition("/")[0]
         return sets.get(key) or next(iter(sets.values()), None)

@@ -1,4 +1,4 @@
-"""The content of the store: what it holds, what locks name, what may go, and what is damaged."""
+"""The content of the store: its entries, the locks that name them, unused entries and damaged ones."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Stored:
 
 @dataclass(frozen=True)
 class Leftover:
-    """What an interrupted download or process left; `since` is the time of its last change."""
+    """A remainder of an interrupted download or process; `since` is the time of its last change."""
 
     path: Path
     size: int
@@ -232,7 +232,7 @@ def _sorted(rows: Iterable[StoreRow]) -> list[StoreRow]:
 
 @dataclass(frozen=True)
 class Plan:
-    """What `gc` removes, and what it keeps because a lock names it or because it is recent."""
+    """The entries that `gc` removes, and those that it keeps because a lock names them or because they are recent."""
 
     goes: tuple[Stored, ...]
     leftovers: tuple[Leftover, ...]
@@ -274,7 +274,7 @@ def decide(
 
 
 def free(store: Store, plan: Plan) -> None:
-    """Remove it. After an interruption each file and repository is either complete or gone.
+    """Remove the entries. After an interruption each file and repository is either complete or gone.
 
     Raises EngineError if the system refuses.
     """
@@ -340,7 +340,7 @@ def verify(store: Store, on_progress: ByteProgress = lambda done, total: None) -
 
 
 def _fault(stored: Stored) -> str:
-    """What is wrong with a published file or repository; empty if it is intact."""
+    """The damage to a published file or repository; empty if it is intact."""
     if isinstance(stored.key, Commit):
         return faults(stored.path, stored.key.commit)
     try:

@@ -1,4 +1,4 @@
-"""Two layers compared file by file, two images by their settings, and the lines that show it."""
+"""Compare two layers file by file and two images by their settings, and format the result."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from reprokit.oci.entries import SEEN, LayerEntry, content_of
 
 Kind = Literal["time", "content", "removed", "added"]
 Look = Callable[[Iterator[bytes], Iterator[bytes]], str]
-# Changes that are kept of one layer; all are counted.
+# The changes kept for one layer; all are counted.
 _KEPT = 1000
 _SHOWN = 200
 _PRINTED = 10  # changes of a layer
@@ -26,7 +26,7 @@ _BYTES = 16
 
 @dataclass(frozen=True)
 class FileChange:
-    """A path that is not the same in both layers. `time`: only times or names of owners, which no container reads.
+    """A path that differs between two layers. `time`: only times or names of owners, which no container reads.
 
     `detail` is the first difference, `known` the reason why this path is known to differ, or empty.
     """
@@ -65,7 +65,7 @@ def compare_layers(
     reasons: Mapping[str, str],
     look: Look | None = None,
 ) -> None:
-    """Compare what two uncompressed layers do. `known` are patterns of paths that differ between builds, with reasons.
+    """Compare the effects of two uncompressed layers. `reasons` explain patterns of paths that differ between builds.
 
     `look` gets the contents of the first pair of files that differ, and returns more about them.
     """
@@ -113,7 +113,7 @@ def _unseen(left: LayerEntry, right: LayerEntry) -> str:
 
 
 def _first(before: Iterator[bytes], after: Iterator[bytes]) -> str:
-    """Where two contents begin to differ, with the bytes from there on."""
+    """The position at which two contents begin to differ, with the bytes from there on."""
     at = 0
     for left, right in zip_longest(before, after, fillvalue=b""):
         if left != right:
@@ -126,12 +126,12 @@ def _first(before: Iterator[bytes], after: Iterator[bytes]) -> str:
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, str]:
-    """What an image sets for its containers, one value each: ENV and labels one by one."""
+    """An image's settings for its containers, with ENV and labels one by one."""
     flat: dict[str, str] = {}
     for key, value in config.items():
         if key == "Env" and isinstance(value, list):
             for name, _, text in (str(variable).partition("=") for variable in value):
-                # Of one name more than once, all count: which value a process gets is the runtime's affair.
+                # All values of a repeated name count: the runtime decides which one a process gets.
                 flat[f"env {name}"] = f"{flat[f'env {name}']}, {text}" if f"env {name}" in flat else text
         elif key == "Labels" and isinstance(value, dict):
             flat |= {f"label {name}": str(text) for name, text in value.items() if name not in OWN_LABELS}
@@ -152,7 +152,7 @@ def layer_lines(layers: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         counts = f"{differ} differ, {times} other times" if differ or times else "same"
         of_files = f" of {layer['files']} files" if layer["files"] else ""
         yield f"layer {layer['number']}: {counts}{of_files}  {layer['instruction'][:60]}".rstrip()
-        # The first times only after what matters more.
+        # Changes of times come last.
         for change in sorted(layer["changes"], key=lambda change: change["kind"] == "time")[:_PRINTED]:
             reason = f" (known: {change['known']})" if change["known"] else ""
             yield f"  {change['kind']:<7}  {change['path']}  {change['detail']}{reason}".rstrip()

@@ -140,7 +140,7 @@ def _entries(file: IO[bytes], where: str) -> Iterator[tuple[str, LayerEntry]]:
 
 
 def digest(image: ComparedImage) -> str:
-    """The canonical digest of an image, which is read whole if it is not cached. Raises UsageError, EngineError."""
+    """The canonical digest of an image; reads all layers if it is not cached. Raises UsageError, EngineError."""
     if not canonical_digest(image.diff_ids, image.config):
         with TemporaryDirectory(dir=paths.private(paths.home() / "tmp")) as scratch, ExitStack() as stack:
             layers = written(image, image, Path(scratch))

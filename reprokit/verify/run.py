@@ -1,4 +1,4 @@
-"""`reprokit verify`: a rebuild without any cache, compared with an image that is there."""
+"""`reprokit verify`: a rebuild without any cache, compared with an existing image."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def known_differences(target: Target) -> dict[str, str]:
 def compare_images(
     image: ComparedImage, again: ComparedImage, reasons: Mapping[str, str] = {}, seconds: float = 0.0
 ) -> Verification:
-    """Compare an image with its rebuild, or with another one. `known` is of `known_differences`.
+    """Compare an image with its rebuild, or with another one. `reasons` are those of `known_differences`.
 
-    Nothing is read of images with the same layers, else all of both. Raises UsageError for layers that are damaged or
+    Images with the same layers are not read; otherwise all layers are. Raises UsageError for layers that are damaged or
     too large, EngineError.
     """
     made = again.instructions
@@ -106,13 +106,13 @@ def compare_images(
             after = before if left is right else effect(right, layers[new], f"layer {number}")
             if old != new:
                 compare_layers(layer, (before, after), (layers[old], layers[new]), reasons, diffoscope(Path(scratch)))
-                if not layer.changes:  # the same effect, but the tar around it was written in another way
+                if not layer.changes:  # the same effect in a tar that was written differently
                     layer.times += 1
     return verification
 
 
 def diffoscope(scratch: Path) -> Callable[[Iterator[bytes], Iterator[bytes]], str] | None:
-    """What diffoscope finds in two files, where it is installed."""
+    """A function that returns diffoscope's output for two files; None if it is not installed."""
     program = shutil.which("diffoscope")
     if program is None:
         return None

@@ -38,13 +38,13 @@ _KEPT_OUTPUT = 8 << 10
 
 
 def name_of(release: Release, locked: Bootstrap | None = None) -> str:
-    """The engine's name of the bootstrapped base; that of a lock contains the key of its packages."""
+    """The engine's name of the bootstrapped base; with `locked` it contains a hash of the packages."""
     name = f"{_REPOSITORY}:{release.distribution}-{release.version}"
     return f"{name}-{content_key(locked.packages)}" if locked else name
 
 
 def bootstrapped(engine: Engine, release: Release, locked: Bootstrap, store: Store) -> ImageInfo:
-    """The image of the base of these packages, which is made if the engine does not have it. Raises as `bootstrap`."""
+    """The base image of these packages, made if the engine lacks it. Raises as `bootstrap`."""
     name = name_of(release, locked)
     file = paths.home() / "locks" / f"{name.replace('/', '-').replace(':', '-')}.lock"
     # Two builds may need it at the same time.
@@ -135,7 +135,7 @@ def _container(image: str, newest: int) -> dict[str, object]:
             "NetworkMode": "none",
             "IpcMode": "private",
             "SecurityOpt": ["no-new-privileges"],
-            # The engine keeps all output otherwise.
+            # Otherwise the engine keeps all output.
             "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m"}},
         },
     }

@@ -26,8 +26,8 @@ from reprokit.supply.store import Store
 
 # The first word of each line of a hook's output.
 _MARK = "reprokit: "
-# Asks apt, in the empty system, for what mmdebstrap's variant `minbase` installs, and for apt itself, which Ubuntu does
-# not require.
+# Lists the packages that mmdebstrap's variant `minbase` installs in the empty system, and apt, which Ubuntu does not
+# require.
 _HOOK = r"""
 apt-get update -qq -o APT::Update::Error-Mode=any
 seeds='?narrow(?or(?archive(^{suite}$),?codename(^{suite}$)),?or(?essential,?priority(required)))'
@@ -136,7 +136,7 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
 
 
 def resolve(release: Release, store: Store) -> Bootstrap:
-    """The packages of a bootstrap of this release today.
+    """Today's packages of a bootstrap of this release.
 
     Raises EngineError if the host cannot run mmdebstrap, SourceError if the archive does not answer.
     """

@@ -47,7 +47,7 @@ def registry_of(reference: str) -> str:
 def ask(reference: str, tried: list[str], question: Callable[[str, str], T]) -> T | None:
     """The first answer to `question(registry, name)`; None if all registries fail, with their errors in `tried`.
 
-    Registries that do not answer are asked last from then on.
+    Registries that do not answer come last from then on.
     """
     failing_hosts = FailingHosts(Store())
     for registry, name in registries(reference):

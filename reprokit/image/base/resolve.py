@@ -32,7 +32,7 @@ class BaseImage:
     """The image that a build starts from.
 
     `name` is its name in the engine, `digest` the registry's (empty if it came from none), `how` one of `engine`,
-    `registry`, `mirror HOST`, `bootstrapped`; `archives` are the hosts that a bootstrapped one came from.
+    `registry`, `mirror HOST`, `bootstrapped`; `archives` are the hosts of a bootstrapped base's packages.
     """
 
     reference: str
@@ -55,9 +55,9 @@ class BaseImage:
 
 
 def resolve_base(engine: Engine, reference: str) -> BaseImage:
-    """Make the engine have the base image of a recipe's reference.
+    """Put the base image of a recipe's reference onto the engine.
 
-    Raises SourceError with everything that was tried if no registry has it and it cannot be bootstrapped.
+    Raises SourceError with all attempts if no registry has it and it cannot be bootstrapped.
     """
     if present := on_engine(engine, reference):
         return present
@@ -151,8 +151,8 @@ def _of_today(engine: Engine, reference: str, tried: list[str]) -> BaseImage:
 def _keep(engine: Engine, reference: str, fetched: str, place: str, digest: str) -> BaseImage:
     """Give a pulled image the recipe's name for it.
 
-    It gets one of our own if another image has that name, or if recipe or lock state the digest: whoever wrote that may
-    have given the digest of another image to a well-known tag.
+    It gets a name of reprokit's if another image has that name, or if recipe or lock state a digest: they may pair a
+    well-known tag with the digest of another image.
     """
     plain = reference.partition("@")[0]
     repository, tag = _repository(plain), plain[len(_repository(plain)) + 1 :] or "latest"
@@ -186,8 +186,8 @@ def lock_base(engine: Engine, reference: str, store: Store) -> Base:
     """Lock a recipe's base: today's digest in its registry, or the packages of a bootstrap if no registry has it.
 
     The engine's own images are ignored, so that the lock does not depend on the machine. For an image of several
-    architectures the digest is that of their index, which fixes the content of each. Raises SourceError with everything
-    that was tried.
+    architectures the digest is that of their index, which fixes the content of each. Raises SourceError with all
+    attempts.
     """
     plain, _, digest = reference.partition("@")
     if digest:
@@ -209,7 +209,7 @@ def check_base(engine: Engine, base: Base) -> None:
 
 
 def locked_base(engine: Engine, base: Base, store: Store, offline: bool = False) -> BaseImage:
-    """Make the engine have the locked base.
+    """Put the locked base onto the engine.
 
     A bootstrap needs no network: its packages are in the store. With `offline` no image is pulled. Raises SourceError
     if the base is not available, EngineError if the host cannot bootstrap.

@@ -37,7 +37,7 @@ class _ExportedFile:
 
 
 class RootFileSystem:
-    """The entries of an engine's export, the content of its files in `spool`. Nothing is written under its own name."""
+    """The entries of an engine's export, with file contents in `spool`; no file is written under its own name."""
 
     def __init__(self, export: Iterable[bytes], spool: IO[bytes], where: str) -> None:
         """Raises UsageError for a limit or for entries that a base cannot have, TarError if the export is damaged."""

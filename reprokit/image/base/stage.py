@@ -45,9 +45,9 @@ _FILES = {
 }
 # The latest date that all formats here can write: the year 2242.
 _LATEST = 1 << 33
-# With either package a release has the folders of `_MOVED` in /usr.
+# A release with either package has the folders of `_MOVED` in /usr.
 _MERGED = {"usrmerge", "usr-is-merged"}
-# Half of the files, which no script reads. dpkg unpacks them in the container.
+# Half of the files. No script reads them, so dpkg unpacks them in the container only.
 _UNREAD = ("usr/share/doc/", "usr/share/info/", "usr/share/locale/", "usr/share/man/")
 _NEEDS = ("pre-depends", "depends")
 _MOVED = {"bin", "sbin", "lib", "lib32", "lib64", "libo32", "libx32"}
@@ -159,7 +159,7 @@ def _moved(path: str) -> str:
 
 
 def _needed(stanzas: Iterable[str], first: Iterable[str]) -> frozenset[str]:
-    """Names of the essential packages, what they need by relations of these kinds, and all that those need."""
+    """Names of the essential packages, those that they need by the relations `first`, and all that those need."""
     packages = {fields["package"]: fields for fields in map(_fields, stanzas) if "package" in fields}
     having: dict[str, set[str]] = {}
     for name, fields in packages.items():

@@ -68,7 +68,7 @@ def locks_beside(target: Target, store: Store) -> Iterator[LockBeside]:
                 continue
             if path.parent.resolve() != bundled.resolve() and not is_own(lock, store):
                 continue
-            with suppress(ReprokitError):  # of another recipe than the user's
+            with suppress(ReprokitError):  # that recipe may be invalid
                 rendered = render(other)
                 if not {"base", "apt"} & {*stale(other, rendered, lock)}:
                     yield LockBeside(other.label, lock, rendered.installs)
@@ -77,7 +77,7 @@ def locks_beside(target: Target, store: Store) -> Iterator[LockBeside]:
 def followed(
     engine: Engine, target: Target, installs: Sequence[AptInstall], base: Base | None, mirrors: Mirrors
 ) -> tuple[Base | None, FollowedSets]:
-    """The base and apt sets of the lock beside that has the most in common and whose files are still served.
+    """The base and apt sets of the neighbouring lock with the most in common whose files are still served.
 
     With a `base`, only locks with that one count.
     """

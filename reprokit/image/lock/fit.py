@@ -25,7 +25,7 @@ _APT = {"cmake": "cmake", "nvidia-cuda-toolkit": "cuda"}
 _APT_WITH_VERSION = re.compile(r"(gcc|clang|llvm|python)-?([0-9.]+)(?:-dev)?")
 # `1:14.0.6-12`, or Debian's CUDA: the compiler's version before that of the toolkit in `11.8.89~11.8.0-5~deb12u1`.
 _UPSTREAM = re.compile(r"(?:\d+:)?(?:[\d.]+~)?(\d+(?:\.\d+)*)")
-# Other packages of conda are built otherwise than their wheels, which the facts are about.
+# The facts are about wheels; other conda packages are built differently.
 _CONDA = ("python", "numpy", *PACKAGES)
 _LOCKED = "locked by "
 
@@ -54,7 +54,7 @@ def _resolved(target: Target, lock: VariantLock | None, without: Collection[str]
             if name in _CONDA and parts(package.version):
                 versions[name] = ResolvedVersion(package.version, origin, matched=True)
     if "wheels" not in without:
-        # The block wheels comes last, and replaces what other blocks have installed alone.
+        # The block wheels comes last and replaces packages that other blocks install.
         wheels = sorted(lock.wheels, key=lambda wheel: "wheels" in wheel.blocks)
         locked = resolved_wheels(installed(wheels), origin)
         stated = {name: stated.get(name, version) for name, version in locked.items()}
@@ -62,7 +62,7 @@ def _resolved(target: Target, lock: VariantLock | None, without: Collection[str]
 
 
 def _of_apt(packages: Collection[AptPackage], pins: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The exact versions that pins mean; a dependency of other packages may be another one of the same program."""
+    """The exact versions of pinned programs; other packages may depend on other versions of the same program."""
     for package in packages:
         name = _APT.get(package.name, "")
         if match := _APT_WITH_VERSION.fullmatch(package.name):

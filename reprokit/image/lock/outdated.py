@@ -1,4 +1,4 @@
-"""What upstream has changed or removed since it was locked."""
+"""Locked inputs that upstream has changed or removed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from reprokit.supply.mirrors.places import Mirrors
 def outdated(
     engine: Engine, target: Target, lock: VariantLock, mirrors: Mirrors
 ) -> tuple[list[UpstreamChange], list[ReprokitError]]:
-    """Everything that moved, by section, and the errors of sections that could not be checked."""
+    """All upstream changes, by section, and the errors of sections that could not be checked."""
     tools = Tools(mirrors, engine, cache(partial(Supplier(mirrors).base, engine, lock.base)))
     request = request_of(target, render(target), lock.machine)
     checks: list[Callable[[], Iterable[UpstreamChange]]] = [partial(moved_base, engine, lock.base, mirrors.store)]

@@ -33,7 +33,7 @@ def variant_lock(target: Target) -> VariantLock | None:
 
 
 def sections(target: Target, rendered: Rendered | None, machine: str) -> dict[str, str]:
-    """A hash of what each section of a lock is resolved from, to find a stale lock without engine or network."""
+    """A hash of the requests of each section of a lock, to detect a stale lock without engine or network."""
     request = request_of(target, rendered, machine)
     inputs = {"base": [target.variant.base, machine]} | {kind.name: kind.resolved_from(request) for kind in all_kinds()}
     return {name: key_of(value) for name, value in inputs.items()}
@@ -42,7 +42,7 @@ def sections(target: Target, rendered: Rendered | None, machine: str) -> dict[st
 def stale(target: Target, rendered: Rendered | None, lock: VariantLock) -> list[str]:
     """The sections of a lock that no longer match the recipe; one that the lock lacks counts as empty.
 
-    Without `rendered`, this says nothing of apt.
+    Without `rendered`, apt is not checked.
     """
     now = sections(target, rendered, lock.machine)
     return [name for name in SECTIONS if now[name] != lock.inputs.get(name, _EMPTY)]
@@ -118,7 +118,7 @@ def freshness(target: Target, labels: Mapping[str, str]) -> Freshness:
 
 
 class StaleImage(NamedTuple):
-    """What is wrong with an image that was built from other inputs, and what the user can do.
+    """Why an image is stale, and how to renew it.
 
     With `unknown` it may also be current: its recipe, or a file that this names, cannot be read.
     """
@@ -133,9 +133,9 @@ class StaleImage(NamedTuple):
 
 
 def stale_image(target: Target, labels: Mapping[str, str]) -> StaleImage | None:
-    """Whether an image with these labels was built from other inputs than recipe and lock have now, or may have been.
+    """Why an image with these labels does not match recipe and lock, or may not match them.
 
-    None if it was not.
+    None if it matches.
     """
     label = target.label
     try:

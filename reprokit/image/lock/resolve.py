@@ -1,4 +1,4 @@
-"""`reprokit lock`: resolve everything that a variant takes in, and write it. Sections that need no change stay."""
+"""`reprokit lock`: resolve all inputs of a variant and write the lock. Sections that need no change stay."""
 
 from __future__ import annotations
 
@@ -177,9 +177,9 @@ def lock(
 ) -> WrittenLock:  # fmt: skip
     """Resolve all inputs of a variant and write them into the recipe's lock.
 
-    What the present lock has stays, but for `update`: pins, sources or sections. `as_of` (a date, "commit" or "now")
-    resolves wheels to what the indexes had then, `data` also locks data of unknown checksum, `force` ignores errors of
-    `check`. Raises UsageError, WorkFailed, SourceError, EngineError; then nothing is written.
+    Entries of the present lock stay, except for `update`: pins, sources or sections. `as_of` (a date, "commit" or
+    "now") resolves wheels to what the indexes had then, `data` also locks data of unknown checksum, `force` ignores
+    errors of `check`. Raises UsageError, WorkFailed, SourceError, EngineError; then nothing is written.
     """
     before = recipe_lock(target)
     old = before.variants.get(target.variant_name)

@@ -50,11 +50,11 @@ class Supplier:
         return fetch_all(inputs, self.mirrors, self.on_progress, self.offline)
 
     def commits(self, lock: VariantLock) -> int:
-        """Fetch everything of a lock that is no file; returns how many were missing. Raises SourceError."""
+        """Fetch the inputs of a lock that are not files; returns how many were missing. Raises SourceError."""
         return sum(kind.fetch(getattr(lock, kind.name), self.mirrors, self.offline) for kind in all_kinds())
 
     def base(self, engine: Engine, base: Base) -> BaseImage:
-        """Put a base onto the engine, and what it is made of into the store. Raises SourceError, EngineError."""
+        """Put a base onto the engine, and its packages into the store. Raises SourceError, EngineError."""
         self.files(base.locked_inputs())
         return locked_base(engine, base, self.mirrors.store, self.offline)
 
@@ -95,7 +95,7 @@ class Supplier:
 
 
 def _gone(lock: VariantLock, failed: FetchFailed) -> list[AptPackage]:
-    """The apt packages that a mirror has dropped and no other gave. Other mirrors may have failed for other reasons."""
+    """The apt packages that a mirror has dropped and no other served. Other mirrors may have failed otherwise."""
     missing = {f.locked.sha256 for f in failed.failures if any(refusal.gone for refusal in f.refusals.values())}
     bootstrap = lock.base.bootstrap.packages if lock.base.bootstrap else ()
     return [package for package in (*bootstrap, *lock.apt) if package.sha256 in missing]
@@ -104,8 +104,8 @@ def _gone(lock: VariantLock, failed: FetchFailed) -> list[AptPackage]:
 def fetch(targets: Sequence[Target], source: Path | None = None, data: bool = False) -> tuple[Fetched, int]:
     """Fetch everything that the locks of these variants name, and their bases if there is an engine.
 
-    First files of the folder `source` are copied; `data` fetches that of benchmarks too. Returns the files, and how
-    many git commits were missing. Raises UsageError without a lock, WorkFailed, SourceError, EngineError.
+    First files of the folder `source` are copied; `data` also fetches the data of benchmarks. Returns the files, and
+    how many git commits were missing. Raises UsageError without a lock, WorkFailed, SourceError, EngineError.
     """
     locks = [needed_lock(target) for target in targets]
     inputs = [locked for lock in locks for locked in lock.locked_inputs()]

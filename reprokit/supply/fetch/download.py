@@ -27,7 +27,7 @@ from reprokit.supply.store import Store, unwritable
 
 _COPY_BLOCK = 1 << 20
 _WRITEBACK = 1 << 23
-# An attempt that brings fewer bytes counts as failed, so that a server cannot keep a download busy for ever.
+# An attempt with fewer bytes counts as failed, so that a server cannot keep a download busy for ever.
 _LEAST = 1 << 16
 _LONGEST_BACKOFF_S = 30.0
 
@@ -200,7 +200,7 @@ class Partial:
 
     @property
     def sha256(self) -> str:
-        """Of the bytes so far, 64 hex digits."""
+        """SHA-256 of the bytes so far, 64 hex digits."""
         return self._digest.hexdigest()
 
     def differs(self, locked: LockedInput) -> str:
@@ -481,7 +481,7 @@ class Measure:
             stated = {size} if size is not None else set(filter(None, map(self.size, urls)))
             if len(stated) == 1:
                 return sha256, stated.pop()
-            for url in urls if stated else ():  # one of them serves a page of its own with status 200
+            for url in urls if stated else ():  # a server may answer with an error page and status 200
                 with suppress(SourceError):
                     got, size = self.download([url])
                     if got == sha256:

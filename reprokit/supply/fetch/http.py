@@ -207,7 +207,7 @@ class Client:
     """Keeps connections open between requests; threads may share one."""
 
     def __init__(self, settings: Settings | None = None, connections: int = 6, named: Named | None = None) -> None:
-        """`connections` are kept to one host. `named` says which hosts need not be public, else `settings.own` does."""
+        """Keep up to `connections` to one host. Hosts of `named`, else `settings.own`, need not be public."""
         self.settings = settings or Settings()
         self._named: Named = named or self.settings.own.names
         self._connections = connections
@@ -266,7 +266,7 @@ class Client:
     def send(
         self, address: SplitResult, method: str, headers: Mapping[str, str], body: Iterable[bytes] | None = None
     ) -> Answer:
-        """The answer to one request, whatever its status, to be closed. Raises Refusal if there is none.
+        """The answer to one request, whatever its status; the caller closes it. Raises Refusal if there is none.
 
         A host that cannot be reached gets no further request, see LostHosts.
         """

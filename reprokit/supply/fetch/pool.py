@@ -1,4 +1,4 @@
-"""Files of locks brought into the store, several at a time."""
+"""Fetch files of locks into the store, several at a time."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ class _Pool:
         self._queue = deque(sorted(inputs, key=lambda locked: -locked.size))
         self._elsewhere: deque[LockedInput] = deque()
         self._reported: set[str] = set()
-        self._open = {locked.key: locked for locked in inputs}  # not downloaded, and no failure
-        self._kinds: set[str] = set()  # of which a file was downloaded
+        self._open = {locked.key: locked for locked in inputs}  # neither downloaded nor failed
+        self._kinds: set[str] = set()  # kinds with a downloaded file
         self._lock = threading.Lock()
         self._threads = [threading.Thread(target=self._work, daemon=True) for _ in range(min(parallel, len(inputs)))]
 

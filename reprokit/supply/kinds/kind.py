@@ -1,4 +1,4 @@
-"""What a kind of input must offer, so that lock, fetch, gateway and `outdated` need not know it."""
+"""The interface of a kind of input; lock, fetch, gateway and `outdated` use nothing else."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class InputRequest:
 
     `installs` are the apt installs of its blocks. `platform` is None if the variant needs no Python packages. Entries
     of `old` stay in a new lock if they fit, except for those named in `freed`. With `as_of` (ISO 8601), kinds whose
-    sources give upload times resolve to what there was then. `sections` are those of the new lock that were resolved
-    before. `followed` are sets of apt packages of another lock.
+    sources give upload times resolve to the versions of that time. `sections` are those of the new lock that were
+    resolved before. `followed` are sets of apt packages of another lock.
     """
 
     target: Target
@@ -56,7 +56,7 @@ class PreparedBase(Protocol):
 
 @dataclass(frozen=True)
 class Tools:
-    """What kinds work with. `base` is called only if a kind needs the base image."""
+    """The tools of all kinds. `base` is called only if a kind needs the base image."""
 
     mirrors: Mirrors
     engine: Engine
@@ -154,7 +154,7 @@ class Kind:
         raise NotImplementedError
 
     def kept(self, lock: VariantLock) -> Mapping[str, Any]:
-        """The fields of a lock that are this kind's, as they are."""
+        """This kind's fields of a lock, unchanged."""
         return {self.name: getattr(lock, self.name)}
 
     def follows(self, old: VariantLock, sections: Mapping[str, Any]) -> bool:
@@ -166,7 +166,7 @@ class Kind:
         return ()
 
     def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
-        """What upstream no longer has as it is locked. Raises SourceError if upstream does not answer."""
+        """Locked entries that upstream has changed or removed. Raises SourceError if upstream does not answer."""
         return ()
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
@@ -174,7 +174,7 @@ class Kind:
         return ()
 
     def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
-        """What a lock has of this kind, for the SBOM. Of entries with the same package URL the last counts."""
+        """This kind's entries of a lock for the SBOM. If entries have the same package URL, the last counts."""
         raise NotImplementedError
 
     def fetch(self, entries: Sequence[Any], mirrors: Mirrors, offline: bool) -> int:
@@ -196,5 +196,5 @@ def refs_of(commits: Iterable[GitCommit]) -> dict[tuple[str, str], str]:
 
 
 def content_key(entries: Iterable[Any], name: str = "name") -> str:
-    """A name for a set of files by content, whatever the order. Addresses hold it: another set is another layer."""
+    """A name for a set of files by content, whatever the order. Addresses contain it: another set is another layer."""
     return key_of(sorted([getattr(entry, name), entry.sha256] for entry in entries))[:16]

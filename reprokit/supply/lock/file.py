@@ -32,7 +32,7 @@ _Dumper: Any = getattr(pyyaml, "CSafeDumper", pyyaml.SafeDumper)
 
 
 class _LineDumper(_Dumper):  # type: ignore[misc]
-    """Writes each entry of a set on one line, although it has a list."""
+    """Writes each entry of a set on one line, even if it contains a list."""
 
     def represent_mapping(self, tag: str, mapping: Any, flow_style: bool | None = None) -> pyyaml.MappingNode:
         flow = True if "blocks" in mapping else flow_style
@@ -129,7 +129,7 @@ def text_of(lock: Lock) -> str:
 
 
 def _checksums_last(value: Any) -> Any:
-    """The same with what is least read last."""
+    """The same value with checksums last: they are read least."""
     if isinstance(value, dict):
         keys = [key for key in value if key not in _LAST] + [key for key in _LAST if key in value]
         return {key: _checksums_last(value[key]) for key in keys}

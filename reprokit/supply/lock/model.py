@@ -1,4 +1,4 @@
-"""A lock (`recipes/NAME.lock.yaml`): every byte that each variant takes in, by checksum."""
+"""A lock (`recipes/NAME.lock.yaml`): all inputs of each variant, by checksum."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Distribution(Installed):
 
 
 class GitCommit(Model):
-    """A commit that a build takes in, of a source, a requirement or a submodule at any depth, and its tree.
+    """A commit that a build uses, of a source, a requirement or a submodule at any depth, and its tree.
 
     `ref` is the tag or branch of a requirement that pointed to the commit at lock time.
     """
@@ -176,10 +176,10 @@ class CondaPackage(Sized):
 
 
 class VariantLock(Model):
-    """All that one variant takes in.
+    """All inputs of one variant.
 
     `apt_as_of` is the newest date of the package lists that `apt` came from.
-    `inputs` has a hash for each section of what it was resolved from: it is stale when the recipe's hash differs.
+    `inputs` has a hash of each section's requests: a section is stale if the recipe's hash differs.
     """
 
     reprokit: Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z.+_-]+$", max_length=60)]
@@ -220,7 +220,7 @@ KINDS = tuple(name for name, field in VariantLock.model_fields.items() if get_or
 
 
 class Lock(Model):
-    """The lock of a recipe. `data` are the files of its benchmarks, which no build takes in."""
+    """The lock of a recipe. `data` are the files of its benchmarks, which no build uses."""
 
     version: Literal[1] = 1
     recipe: f.Name
@@ -228,7 +228,7 @@ class Lock(Model):
     data: tuple[PlainFile | RecordFile, ...] = ()
 
     def changes(self, other: Lock) -> list[tuple[str, str, str]]:
-        """What another lock has in place of this one: names and both values, empty if there is none."""
+        """The differences from another lock: names and both values, empty if there is none."""
         before, after = dict(self._values()), dict(other._values())
         names = sorted(before.keys() | after.keys())
         return [(n, before.get(n, ""), after.get(n, "")) for n in names if before.get(n) != after.get(n)]

@@ -1,4 +1,4 @@
-"""Where files, commits and channels of locks exist, in the order to try."""
+"""The addresses of files, commits and channels of locks, in the order to try."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Apt(Kind):
         yield from filled(archives.public_places(archive), locked.fields)
 
     def sbom_entries(self, lock: VariantLock) -> Iterable[SbomEntry]:
-        """Also the packages of a base that is made of them."""
+        """Includes the packages of a bootstrapped base."""
         made = lock.base.bootstrap
         distribution = made.distribution if made else "ubuntu" if "ubuntu" in lock.base.reference else "debian"
         for package in (*(made.packages if made else ()), *lock.apt):

@@ -88,7 +88,7 @@ class BaseApt:
             self._container: BuildContainer = stack.enter_context(
                 build_container(self.engine, self.base.image_id, socket)
             )
-            # Each program here is the base's, and may be a stranger's that never ends.
+            # The programs come from the base, which may be a stranger's, and may never end.
             late = threading.Timer(APT_SECONDS.most, self._end_late)
             late.daemon = True
             stack.callback(late.cancel)
@@ -229,7 +229,7 @@ def lock_apt(
     UsageError or SourceError naming the package and its block, EngineError.
     """
     followed = followed or FollowedSets()
-    # What is installed after a list of requests, and the blocks that take in each package.
+    # The packages installed after a list of requests, and the blocks that need each package.
     installed: dict[tuple[str, ...], set[AptPackage]] = {}
     takers: dict[AptPackage, set[str]] = {}
     enabled: set[str] = set()
@@ -250,7 +250,7 @@ def lock_apt(
 
 
 def _downloads(apt: BaseApt, install: AptInstall, store: Store) -> set[AptPackage]:
-    """What apt downloads for an install and those before it."""
+    """The packages that apt downloads for an install and those before it."""
     command = ["apt-get", "install", "-q", "--yes", "--no-install-recommends", "--print-uris"]
     answer = apt.ask([*command, *dict.fromkeys((*install.before, *install.packages))])
     if answer.code:
@@ -292,7 +292,7 @@ def _lists(apt: BaseApt, packages: Sequence[AptPackage]) -> str:
 
 
 def _explained(apt: BaseApt, install: AptInstall, answer: CommandResult) -> ReprokitError:
-    """apt's error as one of the block, with alternatives."""
+    """apt's error as one about the block, with alternatives."""
     where = f"block {install.block}"
     if version := re.search(r"^E: Version '(\S+)' for '(\S+)' was not found", answer.errors, re.MULTILINE):
         versions = [line.version for line in listed(apt.ask(["apt-cache", "madison", version[2]]).output)]

@@ -1,6 +1,6 @@
 """The mirrors and proxies of the host's own apt, and the addresses of archives that `lock` has seen.
 
-Builds use them, and images do not hold them: their sources stay the distribution's public ones.
+Builds use them; the sources in images stay the distribution's public ones.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def proxies_of(dump: str) -> dict[str, str]:
 
 
 def remember_archive(store: Store, archive: str, base_url: str) -> None:
-    """Remember if `lock` found an archive (`http://HOST/debian`), without credentials."""
+    """Remember the address of an archive that `lock` used (`http://HOST/debian`), without credentials."""
     base = redact(base_url).rstrip("/")
     earlier = remembered(store, archive)
     if earlier[:1] != (base,):

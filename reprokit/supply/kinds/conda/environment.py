@@ -1,6 +1,6 @@
 """Conda packages, read as bytes: no path of a package is opened on this host.
 
-A `.conda` is a zip of two tars, of `info/` and of the rest, each packed with zstd; the older format is one `.tar.bz2`.
+A `.conda` is a zip of two tars (`info/`, and all other files), each packed with zstd; the older format is `.tar.bz2`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from reprokit.untrusted.limits import CONDA_TEXT, CONDA_VALUES, DEPTH, DOCUMENT,
 from reprokit.untrusted.tar import Stream, members
 
 _BLOCK = 1 << 20
-_LIST = 1 << 20  # of the members of a zip: there are three
+_LIST = 1 << 20  # bytes of a zip's list of members: there are three
 # Above the window of zstd's highest level without `--long`.
 _WINDOW = 128 << 20
 _FACTS = (
@@ -46,7 +46,7 @@ PLACE = "/opt/conda"
 _NEW = PLACE.encode()
 _ZEROS = bytes(1 << 16)
 _LONGEST_PLACEHOLDER = 4096  # bytes of a path
-_LONGEST_PATH, _LONGEST_NAME = 4096, 255  # bytes; of Linux
+_LONGEST_PATH, _LONGEST_NAME = 4096, 255  # bytes; Linux's limits
 _OLD_PREFIX = "/opt/anaconda1anaconda2anaconda3"
 _PREFIX_LINE = re.compile(r'(?:"([^"]+)"|([^" ]+)) (text|binary) (?:"([^"]+)"|([^"]+))')
 _ENTRY_POINT = re.compile(r"\s*([^\s=/]+)\s*=\s*([\w.]+)\s*:\s*([\w.]+)\s*")
@@ -59,7 +59,7 @@ def readable(package: CondaPackage) -> Iterator[None]:
     try:
         yield
     except (*_BROKEN, OSError) as error:
-        # bz2 raises one for damaged data; zipfile seeks where a damaged list leads.
+        # bz2 raises OSError for damaged data; zipfile seeks to the offsets of a damaged list.
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         why = str(error).strip().replace("\n", " ")[:300] or type(error).__name__
@@ -68,7 +68,7 @@ def readable(package: CondaPackage) -> Iterator[None]:
 
 @dataclass
 class EnvironmentSize:
-    """What all packages of an environment take together; each method raises UsageError beyond a limit."""
+    """The total size of an environment's packages; each method raises UsageError beyond a limit."""
 
     packed: int = 0
     unpacked: int = 0
@@ -129,7 +129,7 @@ class CondaArchive:
             self.dependencies = [re.split("[ =<>!~[]", str(spec), maxsplit=1)[0] for spec in specs]
 
     def facts(self) -> dict[str, Any]:
-        """What conda's record of the package has of the index."""
+        """The facts of the index in conda's record of the package."""
         plain = {key: self.index[key] for key in _FACTS if isinstance(self.index.get(key), (str, int))}
         return {**plain, **{key: list(map(str, self.index.get(key) or ())) for key in ("constrains", "depends")}}
 
@@ -198,7 +198,7 @@ def _tars(path: Path, name: str) -> Iterator[IO[bytes]]:
 
 
 class _ZipFile(io.FileIO):
-    """A file of which zipfile reads no long list of members into memory."""
+    """A file whose list of members is short, as zipfile reads it into memory."""
 
     def read(self, size: int | None = -1, /) -> bytes:
         content = super().read(_LIST + 1 if size is None or size < 0 else min(size, _LIST + 1)) or b""
@@ -441,7 +441,7 @@ def _record(archive: CondaArchive, python: CondaPython | None, linked: dict[str,
 
 
 def _by_priority(archives: Sequence[CondaArchive]) -> Iterator[CondaArchive]:
-    """By name, but before their dependencies: of two files with one path, the first package's is kept."""
+    """By name, but before their dependencies: if two files have the same path, the first package's is kept."""
     by_name = {archive.package.name: archive for archive in archives}
     done, seen = dict[str, CondaArchive](), set[str]()
     for first in sorted(by_name, reverse=True):

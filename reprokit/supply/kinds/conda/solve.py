@@ -1,6 +1,6 @@
 """The conda packages of a variant, solved by rattler for the image's platform, never for this host's.
 
-Only the extra `conda` brings the solver. It runs in a process of its own, as it reads what a channel's server sends.
+Only the extra `conda` brings the solver. It runs in a separate process, as it parses the answers of a channel's server.
 """
 
 from __future__ import annotations

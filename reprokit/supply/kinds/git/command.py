@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from reprokit.supply.fetch.download import Stop
 
 
-# A pack of this many bytes has all of git's time, an empty one that of the second number: 10 s and 1 s for each MB, of
-# which TVM's history takes 0.1 s.
+# A pack of `_ALL` bytes gets all of git's time, an empty one that of `_LEAST` bytes: 10 s, and 1 s for each MB. TVM's
+# history takes 0.1 s for each MB.
 _ALL, _LEAST = 600_000_000, 10_000_000
 _LOOK_S = 0.2
 _UTIME, _SESSION = 11, 3  # in /proc/PID/stat, after the name; the system's time follows the user's
@@ -37,7 +37,7 @@ _SAFE = []
 _LIMITED = '{ ulimit -S -d "$1"; ulimit -S -t "$2"; } 2>/dev/null; shift 2; exec git "$@"'
 _LONGEST = 10_000  # characters of a line
 _SECONDS = "seconds of processor time"
-# git's and curl's words, and those of `fetch.git_environment`.
+# Messages of git, curl and `fetch.git_environment`.
 _UNREACHABLE = re.compile(
     r"Could not resolve|Failed to connect|Couldn't connect|Connection (refused|timed out)|from proxy after CONNECT"
     r"|CONNECT tunnel failed|cannot be reached"
@@ -62,8 +62,8 @@ def received(folder: Path) -> int:
 def indexing_limited(session: int, folder: Path) -> Iterator[list[int]]:
     """End the processes of a session if its `index-pack` takes longer than what `folder` received explains.
 
-    Then the list gets the limit in seconds. The size of a pack is unknown before all of it is there, so that no limit
-    can be given to the process at its start.
+    Then the list gets the limit in seconds. The size of a pack is unknown until it is complete, so the process cannot
+    get a limit at its start.
     """
     exceeded: list[int] = []
     finished = threading.Event()

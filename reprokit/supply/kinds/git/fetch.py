@@ -128,8 +128,7 @@ def _setting(name: str, address: str) -> str:
 def fetch_git(commits: Sequence[GitCommit], mirrors: Mirrors, offline: bool = False) -> int:
     """Fetch locked commits into the store; returns how many were missing.
 
-    Raises SourceError if a fetch fails, where a commit's tree differs from the lock, or if one is missing while
-    `offline`.
+    Raises SourceError if a fetch fails, a commit's tree differs from the lock, or a commit is missing while `offline`.
     """
     store = mirrors.store
     missing = [locked for locked in commits if not folder_of(locked.address, store).is_dir()]
@@ -148,7 +147,7 @@ def fetch_git(commits: Sequence[GitCommit], mirrors: Mirrors, offline: bool = Fa
 
 
 def ensure(commits: Iterable[Commit], mirrors: Mirrors) -> None:
-    """Fetch the missing ones of these commits.
+    """Fetch those of these commits that are missing.
 
     Raises SourceError if a fetch fails, UsageError for too large objects, EngineError if the store is not
     writable.
@@ -220,7 +219,7 @@ def _try(fetch: _Fetch, addresses: list[str], mirrors: Mirrors) -> None:
 
 @dataclass
 class _Fetch:
-    """One commit on its way into `folder`; after an interrupted fetch through the repository `pieces`."""
+    """The fetch of one commit into `folder`; after an interruption, through the repository `pieces`."""
 
     commit: Commit
     folder: Path
@@ -235,7 +234,7 @@ class _Fetch:
             self.pieces.mkdir(parents=True)  # its existence marks an interrupted fetch
             self._fetch_all(address)
         elif self._in_pieces(address):
-            self.environ = None  # the rest is local
+            self.environ = None  # the commands below are local
             with self._kept():
                 self._fetch_all(str(self.pieces))
         else:
@@ -315,7 +314,7 @@ def _trusting(address: str) -> list[str]:
 
 
 def explained(answers: dict[str, GitFailed], commit: Commit) -> SourceError:
-    """git's errors as one of the commit: that of its own address first, then those of its mirrors."""
+    """git's errors as one about the commit: its own address first, then its mirrors."""
     address = commit.url if commit.url in answers else next(reversed(answers))
     others = "".join(f"\n  {redact(other)}: {error}" for other, error in answers.items() if other != address)
     text = f"git could not fetch {commit.commit[:12]}: {answers[address]}{others}"

@@ -32,7 +32,7 @@ def lock_git(source: Source, mirrors: Mirrors) -> tuple[GitCommit, ...]:
     """Fetch a source's commit and its submodules into the store; return the commit first, then these by address.
 
     A commit never changes, so the answer for a source is remembered. Raises SourceError if a fetch fails, UsageError
-    if a submodule's address is not https://, or if there is none at a path that the source lists.
+    if a submodule's address is not https://, or a listed path has no submodule.
     """
     key = key_of([source.git, source.commit, source.submodules])
     entries = mirrors.store.remembered("git", key)

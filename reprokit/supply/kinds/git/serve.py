@@ -35,7 +35,7 @@ _LONGEST_LINE = 10
 
 def archives(commits: Sequence[GitCommit]) -> Site:
     """`/KEY/HOST/OWNER/REPOSITORY/archive/REF.tar.gz` are the files of one commit, as GitHub has them."""
-    # A tag may be locked at another commit: that is another address, and another layer. A commit names its content.
+    # A tag that is locked at another commit gets another address, and thus another layer. A commit names its content.
     key = key_of(sorted([locked.url, locked.ref, locked.commit] for locked in commits if locked.ref))[:16]
 
     def contents(store: Store) -> Mapping[str, Content]:
@@ -54,7 +54,7 @@ def archive_of(commit: Commit, store: Store) -> Path:
     """
     with store.scratch() as scratch:
         path = Path(scratch) / "archive.tar.gz"
-        # Without a date: pip writes the checksum of what it got into the image.
+        # Without a date: pip writes the checksum of the archive into the image.
         with (
             path.open("wb") as file,
             gzip.GzipFile("", "wb", 1, file, mtime=0) as packed,
@@ -197,7 +197,7 @@ def _send(handler: Handler, stdout: IO[bytes]) -> None:
 
 
 def _body(handler: Handler) -> Iterator[bytes]:
-    """The request's body, unpacked. One that is malformed or too long ends early, and its connection with it."""
+    """The request's body, unpacked. A malformed or too long body ends early and closes its connection."""
     blocks = _chunks(handler) if handler.headers.get("Transfer-Encoding") == "chunked" else handler.body()
     left = GIT_REQUEST  # git keeps the commits that a request names in memory
     for block in _unpacked(blocks) if handler.headers.get("Content-Encoding") in ("gzip", "x-gzip") else blocks:

@@ -49,7 +49,7 @@ def submodules_of(commit: Commit, store: Store, only: str = "") -> dict[str, Com
     except GitFailed:
         return {}
     blob = f"--blob={commit.commit}:.gitmodules"
-    # The file may name none: repositories keep it empty after their last submodule went.
+    # The file may be empty: repositories keep it after their last submodule is removed.
     entries = git("config", blob, "-z", "--list", folder=folder)
     fields: dict[str, dict[str, str]] = {}
     for line in filter(None, entries.split("\0")):
@@ -139,7 +139,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def faults(folder: Path, commit: str) -> str:
-    """What is wrong with the repository of a commit; empty if it is complete."""
+    """The damage to the repository of a commit; empty if it is intact."""
     code, lines = run_git(folder, "fsck", "--full", "--no-dangling", "--no-progress", commit)
     wrong = [line for line in lines if not line.startswith(_HARMLESS)]
     if code and wrong:
@@ -181,7 +181,7 @@ def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
 
 
 def unpack(packed: Path, commit: Commit, shallow: tuple[str, ...], folder: Path) -> str:
-    """Make a bare repository of the commit in `folder`; returns what is wrong with the pack, or nothing.
+    """Make a bare repository of the commit in `folder`; returns the fault of the pack, or "".
 
     A pack holds objects only: the configuration of a repository is never copied. Raises UsageError for a pack that
     unpacks to too much.

@@ -97,7 +97,7 @@ def requests_of(request: InputRequest) -> dict[str, WheelRequest]:
     sets = {}
     for use in target.uses:
         if use.spec.alone:
-            # What it needs may have other versions than in the set of all; requirements files are not about those.
+            # Its dependencies may have other versions than in the full set, so requirements files do not apply.
             own = project_name(use.wheel)
             allowed = {own: checksums[own]} if own in checksums else {}
             sets[use.spec.name] = WheelRequest([use.wheel], platform, (), *origin, allowed, constraints=use.bounds)

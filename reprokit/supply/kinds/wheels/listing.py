@@ -1,4 +1,4 @@
-"""What an index lists for one project: files with upload times; and the metadata of sdists, which are never built."""
+"""The files of a project in an index, with upload times; and the metadata of sdists, which are never built."""
 
 from __future__ import annotations
 
@@ -106,14 +106,14 @@ class Listing:
             return
 
     def requires(self, file: ListedFile) -> list[str] | None:
-        """What an sdist needs at run time, by the metadata in it; None if that is not stated.
+        """The runtime requirements in an sdist's metadata; None if it states none.
 
         Raises SourceError if it cannot be read.
         """
         return sdist_requires(self.content(file), file.filename)
 
     def build_requires(self, file: ListedFile) -> list[str]:
-        """What an sdist needs to be built (PEP 518). Raises SourceError if it cannot be read."""
+        """The build requirements of an sdist (PEP 518). Raises SourceError if it cannot be read."""
         return sdist_build_requires(self.content(file), file.filename)
 
     def setup_py(self, file: ListedFile) -> str:
@@ -200,7 +200,7 @@ def sdist_requires(content: bytes, name: str) -> list[str] | None:
 
 
 def sdist_build_requires(content: bytes, name: str) -> list[str]:
-    """What an sdist needs to be built, by the pyproject.toml in it."""
+    """The build requirements in an sdist's pyproject.toml."""
     return build_requires(_top_file(content, name, "pyproject.toml"), name)
 
 

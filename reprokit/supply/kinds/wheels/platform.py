@@ -1,4 +1,4 @@
-"""What wheels are resolved for: the platform that they must fit, and the requirements that they must meet."""
+"""The platform and the requirements that wheels are resolved for."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ class WheelRequest:
 
     @property
     def builds(self) -> bool:
-        """Whether releases without a wheel are built: where not every requirement is an exact release of an index."""
+        """Whether releases without a wheel are built: if some requirement is not an exact release of an index."""
         return any(exact_version(Requirement(text)) is None for text in self.requirements)
 
 
-@lru_cache  # asked for each file of a project, of which there may be thousands
+@lru_cache  # called for each file of a project; there may be thousands
 def supported(platform: Platform) -> Mapping[Tag, int]:
     """The wheel tags of the image's pip with their rank: lower is better."""
     version = tuple(int(part) for part in platform.python.split(".")[:2])
@@ -101,7 +101,7 @@ def supported(platform: Platform) -> Mapping[Tag, int]:
 
 
 def parsed_wheel(file: str) -> tuple[NormalizedName, Version, BuildTag, frozenset[Tag]] | None:
-    """Project, version, build and tags; None for what is no name of a wheel, and for one of too many tags."""
+    """Project, version, build and tags; None if the name is not a wheel's or has too many tags."""
     tags = file.removesuffix(".whl").rsplit("-", 3)[1:]
     if prod(part.count(".") + 1 for part in tags) > _MOST_TAGS:
         return None

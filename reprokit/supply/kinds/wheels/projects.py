@@ -44,7 +44,7 @@ class ProjectMetadata:
 
 @contextmanager
 def with_stubs(request: WheelRequest, mirrors: Mirrors) -> Iterator[tuple[WheelRequest, list[list[str]]]]:
-    """The request with a wheel of metadata for each project of git, and what each of these needs to be built."""
+    """The request with a wheel of metadata for each project of git, and the build requirements of each."""
     with TemporaryDirectory(prefix="reprokit-projects-") as folder:
         texts, builds = [], []
         for text in request.requirements:
@@ -96,7 +96,7 @@ def _file(commit: Commit, path: str, mirrors: Mirrors) -> str:
 
 
 def _setup_cfg(text: str, where: str) -> dict[str, list[str]]:
-    """What setuptools' declarative settings state; empty if they do not."""
+    """The requirements in setuptools' declarative settings; empty if there are none."""
     parser = configparser.ConfigParser(interpolation=None, strict=False)
     try:
         parser.read_string(text)

@@ -62,7 +62,7 @@ def lock_wheels(
         def locked(package: uv.Package) -> Distribution:
             name = canonicalize_name(package.name)
             with understood("an index's answer", package.name):
-                # What builds a release is not in the requirements files, as for pip.
+                # As for pip, requirements files do not list build requirements.
                 allowed = None if build_only else request.checksums.get(name)
                 earlier = kept.get((name, build_only))
                 fits = earlier and Version(earlier.version) == Version(package.version) and _rank(earlier.file, tags)
@@ -109,7 +109,7 @@ def _allowed(package: uv.Package, allowed: Collection[str] | None) -> uv.Package
 def _with_sdists(
     request: WheelRequest, mirrors: Mirrors, preferred: Mapping[str, str]
 ) -> tuple[list[uv.Package], dict[str, list[str]]]:
-    """The packages, with an sdist if a project has no wheel; and by these, NAME==VERSION, what builds them."""
+    """The packages, with an sdist if a project has no wheel; and the build requirements of these, by NAME==VERSION."""
     listing = Listing(mirrors)
     taken: dict[str, ListedFile] = {}
     sdists = list(request.sdists)
@@ -134,7 +134,7 @@ def _with_sdists(
 def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ...]:
     """The sets of blocks as one list: each file once, with the blocks that take it in.
 
-    Twice if one block installs what another only builds with.
+    A file appears twice if one block installs it and another only builds with it.
     """
     by_key: dict[tuple[str, str, str, bool], Distribution] = {}
     for block, wheels in sets.items():
@@ -194,7 +194,7 @@ def changed_wheels(locked: Sequence[Distribution], request: WheelRequest, mirror
 
 
 class IndexUnreachable(NoConnection):
-    """The recipe's `indexes` that may have what the user's own lack cannot be reached."""
+    """The recipe's `indexes`, which may have packages that the user's lack, cannot be reached."""
 
     def __init__(self, missing: uv.Unsatisfied, indexes: Mapping[str, str], requirements: Sequence[str]) -> None:
         self.indexes = tuple(indexes)
@@ -238,7 +238,7 @@ def resolve_versions(request: WheelRequest, mirrors: Mirrors, preferred: Mapping
 
 
 def no_connection(index: str, mirrors: Mirrors) -> str:
-    """Why the index cannot be reached, empty if it can. uv itself asks an index that is down for 7 s."""
+    """Why the index cannot be reached, empty if it can. uv itself retries an index that is down for 7 s."""
     lost = mirrors.store.lost
     if index.startswith("file:") or lost.has_answered(index):
         return ""
@@ -305,7 +305,7 @@ def _belongs(address: str, index: str) -> bool:
 def _with_neighbours(
     error: uv.Unsatisfied, request: WheelRequest, variables: Mapping[str, str], mirrors: Mirrors
 ) -> uv.Unsatisfied:
-    """The error with what was too young for the request's day, or with the nearest versions that exist."""
+    """The error with the projects that are too young for the request's day, or with the nearest versions that exist."""
     if young := _too_young(error, request, mirrors):
         error.message, error.hint = young
     elif error.where and not error.hint:
@@ -347,7 +347,7 @@ def _too_young(error: uv.Unsatisfied, request: WheelRequest, mirrors: Mirrors) -
 
 
 def _unbuilt(project: str, error: uv.Unsatisfied, request: WheelRequest) -> uv.Unsatisfied:
-    """The error that a project has no wheel, and that what builds its sdist has none either."""
+    """The error that a project has no wheel, and neither has a build requirement of its sdist."""
     why = f"what builds its sdist cannot be installed: {error.message}"
     unbuilt = uv.Unsatisfied(f"no wheel of {project} for Python {request.platform.python}, and {why}", project)
     unbuilt.unusable = (project,)
@@ -404,7 +404,7 @@ def _measured(package: uv.Package, file: uv.IndexFile, measure: Measure) -> Dist
 
 
 def within_facts(resolve: Callable[[Sequence[str]], T], stack: Callable[[T], Stack], requirements: Sequence[str]) -> T:
-    """What `resolve` finds with constraints that avoid the errors between its packages, as far as there is such.
+    """The result of `resolve` with constraints that avoid errors between its packages, as far as possible.
 
     Packages with an exact version in `requirements` keep it. Every constraint that counts leaves fewer errors.
     """
@@ -430,7 +430,7 @@ def within_facts(resolve: Callable[[Sequence[str]], T], stack: Callable[[T], Sta
 def wheels_within_facts(
     variant: Variant, request: WheelRequest, resolve: Callable[[WheelRequest], tuple[Distribution, ...]]
 ) -> tuple[Distribution, ...]:
-    """What `resolve` finds for a request, within the facts on the variant's pins and wheels."""
+    """The result of `resolve` for a request, within the facts on the variant's pins and wheels."""
 
     def bounded(constraints: Sequence[str]) -> tuple[Distribution, ...]:
         return resolve(replace(request, constraints=[*request.constraints, *constraints]))
@@ -442,7 +442,7 @@ def wheels_within_facts(
 
 
 def installed(wheels: Sequence[Distribution]) -> list[tuple[str, str]]:
-    """Project and version of the wheels that an image gets. The facts are not about what is built from sdists."""
+    """Project and version of the wheels that an image gets. Facts do not cover builds of sdists."""
     return [(w.name, w.version) for w in wheels if not w.build_only and w.file.endswith(".whl")]
 
 

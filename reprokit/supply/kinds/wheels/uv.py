@@ -179,7 +179,7 @@ def _packages(pylock: dict[str, Any], yanked: set[str], indexes: Sequence[str]) 
     packages = []
     for entry in pylock.get("packages", []):
         if "archive" in entry:
-            continue  # stands for a project of git
+            continue  # a stub of a git project
         name, version = entry["name"], entry["version"]
         files = tuple(_file(file, indexes) for file in entry.get("wheels") or [entry["sdist"]])
         packages.append(Package(name, version, files, f"{name}=={version}" in yanked))
@@ -207,7 +207,7 @@ def with_credentials(url: str, indexes: Iterable[str]) -> str:
 
 
 def explain(stderr: str, platform: Platform) -> ReprokitError:
-    """uv's output as one error. Of Unsatisfied, `where` is the requirement that uv names."""
+    """uv's output as one error. For Unsatisfied, `where` is the requirement that uv names."""
     lines = [line.strip() for line in stderr.splitlines() if line.strip() and not line.startswith("warning:")]
     words = " ".join(line.removeprefix("error: ").removeprefix("cause: ") for line in lines if "hint: " not in line)
     hints = " ".join(line.removeprefix("hint: ") for line in lines if line.startswith("hint: "))
