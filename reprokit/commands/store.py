@@ -99,7 +99,7 @@ def gc(
         if not dry_run:
             upkeep.free(inputs_store, plan)
     if as_json:
-        goes = [{"path": str(each.path), "bytes": each.size} for each in plan.goes]
+        goes = [{"path": str(each.path), "bytes": each.size} for each in plan.removed]
         goes += [{"path": str(each.path), "bytes": each.size} for each in plan.leftovers]
         dump({"freed": not dry_run, "bytes": plan.size, "goes": goes})
     else:
@@ -199,7 +199,7 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
     from reprokit.formatting import size
 
     if dry_run:
-        for each in plan.goes:
+        for each in plan.removed:
             what = each.key if isinstance(each.key, str) else f"{each.key.name} at {each.key.commit}"
             echo(f"{size(each.size):>8}  {what}")
         for leftover in plan.leftovers:
@@ -208,4 +208,4 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
     if plan.young:
         notify(f"kept, recent: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
     verb = "would be freed" if dry_run else "freed"
-    echo(f"{verb}: {len(plan.goes) + len(plan.leftovers)}, {size(plan.size)}")
+    echo(f"{verb}: {len(plan.removed) + len(plan.leftovers)}, {size(plan.size)}")

@@ -26,7 +26,7 @@ from reprokit.engine import Engine
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.helper.program import program
 
-# The usual port of HTTP proxies. It is constant, as each container has a loopback of its own.
+# The usual port of HTTP proxies. It is constant, as each container has its own loopback.
 ADDRESS = ("127.0.0.1", 3128)
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"  # for images without one
 NAME = "reprokit-build-"
@@ -141,7 +141,7 @@ class BuildContainer:
         self._send(b"S" if follow else b"s", path.encode("utf-8", "surrogateescape"))
         content = self._answer(b"s")
         if len(content) != _STATUS.size:
-            raise EngineError("the build's container gives a wrong answer", self.name)
+            raise EngineError("the build's container sent an invalid answer", self.name)
         error, mode, user, group, size, seconds, nanoseconds = _STATUS.unpack(content)
         return None if error else Status(mode, user, group, size, seconds * 10**9 + nanoseconds)
 
@@ -207,13 +207,13 @@ class BuildContainer:
     def _answer(self, kind: bytes) -> bytes:
         received, content = self._receive()
         if received != kind:
-            raise EngineError("the build's container gives a wrong answer", self.name)
+            raise EngineError("the build's container sent an invalid answer", self.name)
         return content
 
     def _receive(self) -> tuple[bytes, bytes]:
         kind, size = _HEADER.unpack(self._exactly(_HEADER.size))
         if size > _LONGEST:
-            raise EngineError("the build's container gives a wrong answer", self.name)
+            raise EngineError("the build's container sent an invalid answer", self.name)
         return kind, self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:

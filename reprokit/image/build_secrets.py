@@ -31,7 +31,7 @@ def parse_secrets(texts: Sequence[str], environment: Mapping[str, str]) -> dict[
         if len(fields) != len(parts) or fields.keys() - {"id", "env", "src"} or {"env", "src"} <= fields.keys():
             raise UsageError(f"--secret number {number} cannot be read", hint=_HINT)
         if not re.fullmatch(SECRET_NAME, name):
-            raise UsageError(f"the name of --secret number {number} is not that of a variable", hint=_HINT)
+            raise UsageError(f"the name of --secret number {number} is not a variable name", hint=_HINT)
         if name in secrets:
             raise UsageError(f"the secret {name} is given twice", hint="remove one --secret")
         variable = fields.get("env", name)

@@ -91,8 +91,8 @@ def _image_trees(engine: Engine, container: str, source: str) -> Iterator[Tree]:
 
 def matches(path: str, pattern: str) -> bool:
     """Whether a pattern names a path: wildcards do not cross `/` (Go's filepath.Match)."""
-    parts, wanted = path.split("/"), pattern.split("/")
-    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
+    parts, words = path.split("/"), pattern.split("/")
+    return len(parts) == len(words) and all(map(fnmatch.fnmatchcase, parts, words))
 
 
 def _resolved(engine: Engine, container: str, path: str) -> tuple[str, bool] | None:
@@ -159,8 +159,7 @@ def file_trees(files: Mapping[str, bytes]) -> Trees:
         path = posixpath.normpath(posixpath.join("/", source)).lstrip("/")
         for name in sorted(files):
             if matches(name, path):
-                entry = Entry(".", stat.S_IFREG, 0o644, content=iter([files[name]]))
-                yield Tree(name, False, iter([entry]))
+                yield Tree(name, False, iter([Entry(".", stat.S_IFREG, 0o644, content=iter([files[name]]))]))
         inside = {name: text for name, text in files.items() if path == "" or name.startswith(f"{path}/")}
         if inside:
             yield Tree(path, True, _files_below(path, inside))
@@ -183,7 +182,7 @@ def _files_below(path: str, files: Mapping[str, bytes]) -> Iterator[Entry]:
 
 
 def copy(container: BuildContainer, step: Copy, trees: Trees, owner: tuple[int, int] | None, where: str) -> None:
-    """Do a COPY or ADD in a container. `owner` is of --chown. Raises UsageError with `where`."""
+    """Do a COPY or ADD in a container. `owner` is that of --chown. Raises UsageError with `where`."""
     if step.mode and not re.fullmatch(r"[0-7]{3,4}", step.mode):
         raise UsageError(f"--chmod={step.mode[:60]} is not a number such as 755", where)
     if step.unpacks and (addresses := [source for source in step.sources if re.match(r"\w+://|git@", source)]):
@@ -252,7 +251,7 @@ class _Ahead:
         self._first = next(entries)
         self._content = self._first.content or iter(())
         self._head = b""
-        self._rest = entries
+        self._others = entries
 
     def head(self, size: int) -> bytes:
         while len(self._head) < size and (block := next(self._content, b"")):
@@ -265,7 +264,7 @@ class _Ahead:
 
     def __iter__(self) -> Iterator[Entry]:
         yield replace(self._first, content=self.content() if self._first.content else None)
-        yield from self._rest
+        yield from self._others
 
 
 _FORMATS: dict[bytes, Callable[[], Any]] = {

@@ -1,4 +1,4 @@
-"""A Dockerfile as operations: what changes files, and the settings of the image that results.
+"""A Dockerfile as operations that change files, and the settings of the resulting image.
 
 Read as BuildKit reads it (github.com/moby/buildkit, frontend/dockerfile), with a port of its parser. An instruction
 depends on the settings of its stage's base, and never on the result of a step, so a stage is evaluated before its first
@@ -146,7 +146,7 @@ class MakeFolder(Operation):
 
 
 def parse(text: str, where: str = "Dockerfile") -> Dockerfile:
-    """Raises UsageError with the line of what cannot be read."""
+    """Parse a Dockerfile. Raises UsageError with the line at fault."""
     if len(text) > _LONGEST:
         raise UsageError(f"a Dockerfile of {len(text)} characters is too long", where)
     try:
@@ -173,7 +173,7 @@ def parse(text: str, where: str = "Dockerfile") -> Dockerfile:
 
 
 def trigger(text: str, line: int, where: str) -> Instruction:
-    """The instruction of an ONBUILD, at the line of the FROM or ONBUILD that brings it."""
+    """The instruction of an ONBUILD, at the line of its FROM or ONBUILD."""
     try:
         (node,) = parse_dockerfile_ast(text).instructions
     except ValueError:
@@ -356,14 +356,14 @@ class Evaluation:
 
     def _value(self, instruction: Instruction) -> str:
         if len(instruction.words) != 1:
-            raise self._error(f"{instruction.name} has one value")
+            raise self._error(f"{instruction.name} takes one value")
         return self._word(instruction.words[0])
 
     # Settings.
 
     def _arg(self, instruction: Instruction) -> None:
         if not instruction.words:
-            raise self._error("ARG has a name")
+            raise self._error("ARG needs a name")
         for text in instruction.words:
             name, equals, default = text.partition("=")
             if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
@@ -398,7 +398,7 @@ class Evaluation:
 
     def _shell(self, instruction: Instruction) -> None:
         if not instruction.is_json or not instruction.words:
-            raise self._error("SHELL is a JSON list of words")
+            raise self._error("SHELL needs a JSON list of words")
         self.settings.config["Shell"] = list(instruction.words)
 
     def _command(self, instruction: Instruction) -> list[str]:
@@ -450,7 +450,7 @@ class Evaluation:
                 check[key] = self._duration(flags[name])
         if "retries" in flags:
             if not re.fullmatch(r"\d{1,4}", flags["retries"]):
-                raise self._error("--retries is a number")
+                raise self._error("--retries needs a number")
             check["Retries"] = int(flags["retries"])
         self.settings.config["Healthcheck"] = check
 
@@ -519,7 +519,7 @@ class Evaluation:
             raise self._error(f"a mount of the type {kind} has no {unknown[0][:60]!r}")
         for name, form in (("uid", r"\d{1,9}"), ("gid", r"\d{1,9}"), ("mode", r"[0-7]{1,4}")):
             if name in fields and not re.fullmatch(form, fields[name]):
-                raise self._error(f"{name} of a mount is a number")
+                raise self._error(f"{name} of a mount must be a number")
         name = fields.get("id", "")
         if kind == "secret":
             name = name or posixpath.basename(fields.get("source") or fields.get("target", ""))
@@ -527,7 +527,7 @@ class Evaluation:
         if target and not target.startswith("/"):
             target = posixpath.join(self.settings.folder, target)
         if not target and "env" not in fields:
-            raise self._error("a mount has a target")
+            raise self._error("a mount needs a target")
         return Mount(
             kind,
             posixpath.normpath(target) if target else "",

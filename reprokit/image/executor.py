@@ -36,7 +36,7 @@ from reprokit.image.dockerfile import (
 from reprokit.image.events import BuildStep, Event
 from reprokit.image.made import Steps
 from reprokit.image.reasons import StepFacts, facts, reason
-from reprokit.image.stage import StageRun, Turns, mounted, numbered
+from reprokit.image.stage import OrderedEvents, StageRun, mounted, numbered
 from reprokit.oci.containerd import with_store_blobs
 from reprokit.oci.layout import END, small_entries
 from reprokit.oci.model import Image, Layer
@@ -46,7 +46,7 @@ from reprokit.supply.store import key_of
 
 @dataclass(frozen=True)
 class Plan:
-    """A build. `block_of` names the block of a line; `layered` says whether a block is one layer, or an instruction is.
+    """A build. `block_of` names the block of a line; with `layered` a block is one layer, else an instruction is.
 
     `arguments` are build arguments, `proxies` variables of every step that reach neither image nor cache. `files` is
     the build context, `base_of` returns the engine's image for a reference. `settings` are entries of `HostConfig`,
@@ -119,7 +119,7 @@ class Executor:
         self.images: dict[int, str] = {}
         self.commit_s = 0.3  # until a commit was measured
         self.facts: list[StepFacts] = []
-        self._said_why = plan.no_cache
+        self._reported_reason = plan.no_cache
         self.total = sum(1 + len(self.stages[at].instructions) for at in self.needed)
 
     @property
@@ -179,7 +179,7 @@ class Executor:
         self.total = sum(1 + len(stage.steps) for stage in self.evaluated.values())
         last = len(self.stages) - 1
         for number in self.needed:
-            # Nothing of what is cached needs the stages before it.
+            # A cached stage needs no stage before it.
             if number not in self._running:
                 self.report_stage(number, len(self.evaluated[number].steps), self.report)
         self._run()
@@ -193,21 +193,21 @@ class Executor:
         waiting = [len(self.stages) - 1]
         while waiting:
             stage = self.evaluated[number := waiting.pop()]
-            left = [step.operation for step in stage.steps[stage.done + 1 :] if step.operation]
-            if number in running or not left:
+            operations = [step.operation for step in stage.steps[stage.done + 1 :] if step.operation]
+            if number in running or not operations:
                 continue
             running[number] = set()
             if stage.done < 0 and stage.parent is not None:
                 running[number].add(stage.parent)
-            origins = (self.stage_of(origin, number) for operation in left for origin in _origins(operation))
+            origins = (self.stage_of(origin, number) for operation in operations for origin in _origins(operation))
             running[number] |= {origin for origin in origins if origin is not None}
             waiting += running[number]
         return {number: running[number] & running.keys() for number in sorted(running)}
 
     def _run(self) -> None:
         """Run the stages, independent ones at once. Raises the error of the first that fails."""
-        turns = Turns(self.report, self._running)
-        runs = {number: StageRun(self, number, turns) for number in self._running}
+        events = OrderedEvents(self.report, self._running)
+        runs = {number: StageRun(self, number, events) for number in self._running}
         futures: dict[int, Future[None]] = {}
         with ThreadPoolExecutor(max(1, self.plan.parallel)) as pool:
             try:
@@ -216,7 +216,7 @@ class Executor:
                 for future in as_completed(futures.values()):
                     future.result()
             except BaseException:
-                turns.stop(next((n for n, future in futures.items() if future.done() and future.exception()), None))
+                events.stop(next((n for n, future in futures.items() if future.done() and future.exception()), None))
                 for run in runs.values():
                     run.stop()
                 pool.shutdown(wait=False, cancel_futures=True)
@@ -241,7 +241,7 @@ class Executor:
         image = self.scratch() if base == "scratch" else self.plan.base_of(base)
         info = self.engine.image(image)
         if info is None:
-            raise EngineError("the engine has no image to begin at", image)
+            raise EngineError("the engine lacks the base image of a stage", image)
         config = {key: value for key, value in info.config.items() if key in _KEPT and value}
         history: list[dict[str, Any]] = [
             {"created_by": step.command, "empty_layer": not step.size} for step in reversed(self.engine.history(image))
@@ -274,11 +274,11 @@ class Executor:
         copies = self._origin_key(operation.origin, number) if isinstance(operation, Copy) else ""
         return facts(f"{number}.{step.number}", step.instruction.text, variables, copies, base)
 
-    def say_why(self, steps: Sequence[Step]) -> None:
+    def report_reason(self, steps: Sequence[Step]) -> None:
         """Report why the first of these steps runs."""
         first = next((step for step in steps if step.facts), None)
-        if first and first.facts and not self._said_why:
-            self._said_why = True
+        if first and first.facts and not self._reported_reason:
+            self._reported_reason = True
             if self.plan.earlier:
                 notify(f"block {first.block} runs again: {reason(first.facts, self.plan.earlier)}")
 

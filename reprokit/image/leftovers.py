@@ -163,13 +163,13 @@ def _has_variant(file: Path, variant: str) -> bool:
         return True
 
 
-def _sizes(images: Mapping[str, tuple[tuple[str, ...], int]], goes: Collection[str]) -> dict[str, int]:
-    """The bytes that only each image of `goes` needs; `images` has layers and size by ID. Shared ones count once."""
+def _sizes(images: Mapping[str, tuple[tuple[str, ...], int]], removed: Collection[str]) -> dict[str, int]:
+    """The bytes that only each image of `removed` needs; `images` has layers and size by ID. Shared ones count once."""
     totals = {layers: size for layers, size in images.values()}
-    staying = [layers for image_id, (layers, _) in images.items() if image_id not in goes]
+    staying = [layers for image_id, (layers, _) in images.items() if image_id not in removed]
     kept = {layers[:n] for layers in staying for n in range(len(layers) + 1)}
     sizes = {}
-    for image_id in sorted(goes, key=lambda image_id: len(images[image_id][0])):
+    for image_id in sorted(removed, key=lambda image_id: len(images[image_id][0])):
         layers, size = images[image_id]
         below = next((layers[:n] for n in range(len(layers), 0, -1) if layers[:n] in kept and layers[:n] in totals), ())
         sizes[image_id] = max(size - totals.get(below, 0), 0)

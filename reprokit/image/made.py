@@ -21,7 +21,7 @@ from reprokit.supply.store import key_of
 
 # Committed steps, which have names so that `docker image prune` leaves them.
 _STEPS = f"{OWN_IMAGES}/step"
-# How engines say that a registry has no such image.
+# Messages of engines if a registry has no such image.
 _ABSENT = re.compile(r"(?i)not found|manifest unknown|name unknown|does not exist")
 Role = Literal["image", "step", "failed", "base", "stage", "snapshot"]
 
@@ -83,11 +83,11 @@ class Steps:
         """With `apart` no other build finds the steps of this one."""
         self._engine, self._target, self._build = engine, target, f"{time.time_ns()}"
         self._apart, self._from, self._to = self._build if apart else "", cache_from, cache_to
-        self._known: dict[str, list[str]] = {}
+        self._images: dict[str, list[str]] = {}
         self._foreign: set[str] = set()
         for entry in entries(engine).values():
             if entry.key and entry.origin in ("", cache_from):
-                self._known.setdefault(entry.key, []).append(entry.id)
+                self._images.setdefault(entry.key, []).append(entry.id)
                 self._foreign |= {entry.id} if entry.origin else set()
         self._used: dict[str, str] = {}
         self._new: list[str] = []
@@ -99,7 +99,7 @@ class Steps:
 
     def find(self, key: str) -> str:
         """The ID of the image of a step, "" if there is none. Raises SourceError."""
-        for image in reversed(self._known.get(key + self._apart, ())):
+        for image in reversed(self._images.get(key + self._apart, ())):
             if self._engine.image(image):
                 self._used[image] = key
                 return image
@@ -141,7 +141,7 @@ class Steps:
         An unrecorded image of a killed build with this name is removed: without the name, nothing would find it.
         """
         name = step_name(key_of(key + self._apart + self.origin))
-        recorded = {made for images in self._known.values() for made in images}
+        recorded = {made for images in self._images.values() for made in images}
         if (image := self._engine.image_id(name)) and image not in recorded:
             with suppress(ReprokitError):
                 self._engine.remove_image(name)
@@ -149,7 +149,7 @@ class Steps:
 
     def keep(self, key: str, image: str) -> None:
         """Record a step's image, which was just committed. Raises EngineError."""
-        self._known.setdefault(key + self._apart, []).append(image)
+        self._images.setdefault(key + self._apart, []).append(image)
         if self.origin:
             self._foreign.add(image)
         self._used[image] = key

@@ -71,9 +71,9 @@ def render_own(block: OwnBlock, facts: Mapping[str, Any]) -> dict[str, RenderedP
         ) from None
     if parts["build"].text and not block.spec.build_from:
         raise UsageError(
-            f"block {block.spec.name} has a part `build`, and its comment no `build_from`",
+            f"block {block.spec.name} has a part `build`, but its comment has no `build_from`",
             str(block.path),
-            "write `build_from: image`, or `build_from: base` for what needs no block before it",
+            "write `build_from: image`, or `build_from: base` if it needs no block before it",
         )
     if not (parts["build"].text or parts["final"].text):
         raise UsageError(f"block {block.spec.name} writes nothing", str(block.path), "write a part `final`")

@@ -20,7 +20,7 @@ _SET = re.compile(r"REPROKIT_([A-Z]+)(?:_\w+)?")
 
 @dataclass(frozen=True)
 class StepFacts:
-    """What one step depends on: hashes of its text, of each variable, of what it copies, and of the stage's base."""
+    """The dependencies of one step: hashes of its text, each variable, the copied files, and the stage's base."""
 
     place: str
     text: str

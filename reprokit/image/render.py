@@ -106,7 +106,7 @@ def render(target: Target) -> Rendered:
 
 
 class _Dockerfile:
-    """A growing Dockerfile: its parts, and what apt has installed before the current stage."""
+    """A growing Dockerfile: its parts, and the packages that apt installed before the current stage."""
 
     def __init__(self, target: Target) -> None:
         self.target = target
@@ -124,7 +124,7 @@ class _Dockerfile:
         self.parts.append(("base", self.part("final", self.target.uses[0], [])))
         self.of_base = self.of_image
         stage = packages = "base"  # the stage that becomes the image, and the last one without products of sources
-        made: list[str] = []  # what the blocks since then add
+        made: list[str] = []  # the parts `adds` of the blocks since then
         before = ["base"]
         for use in self.target.uses[1:]:
             text = ""
@@ -204,7 +204,7 @@ class _Dockerfile:
         for use in self.target.uses:
             if missing := [name for name in use.secrets if (use.spec.name, name) not in self.secrets]:
                 hint = 'write {% include "secrets.j2" %} after {% include "expect.j2" %} in its RUN'
-                raise UsageError(f"block {use.spec.name} names the secret {missing[0]} and reads none", hint=hint)
+                raise UsageError(f"block {use.spec.name} names the secret {missing[0]} but reads none", hint=hint)
 
 
 def _with_mounts(text: str, secrets: Sequence[str]) -> tuple[str, bool]:

@@ -69,7 +69,7 @@ class Refused(Exception):
 def main() -> None:
     """Read a job as JSON from stdin, write the answer to stdout: `{"parts": ...}` or `{"error": ..., "line": ...}`."""
     job = json.load(sys.stdin.buffer)
-    _environment({}).from_string("{{ 'a'|word }}").render()  # loads what jinja loads late, such as a codec
+    _environment({}).from_string("{{ 'a'|word }}").render()  # makes jinja load its late imports, such as a codec
     confine()
     try:
         answer: dict[str, Any] = {"parts": dict(rendered(job["template"], job["includes"], job["parts"]))}

@@ -31,13 +31,13 @@ from reprokit.supply.store import key_of
 if TYPE_CHECKING:
     from reprokit.image.executor import Executor, Step
 
-# A stage that only gives its product is committed after steps that took this many times longer than a commit.
+# A stage whose product is copied is committed after steps that took this many times longer than a commit.
 _WORTH = 10
 _MOST_WAITING = 10_000  # events of a stage whose turn has not come
 
 
 class StepFailed(ReprokitError):
-    """A step ended with an exit code; `kept` is the image of what it left, if the plan keeps that."""
+    """A step ended with an exit code; `kept` is the image of its remaining state, if the plan keeps that."""
 
     def __init__(self, block: str, step: str, code: int, kept: str = "") -> None:
         super().__init__(f"the command returned a non-zero code: {code}")
@@ -50,7 +50,7 @@ def numbered(report: Callable[[Event], None]) -> Callable[[Event], None]:
     return lambda event: report(replace(event, number=next(numbers)) if isinstance(event, BuildStep) else event)
 
 
-class Turns:
+class OrderedEvents:
     """Events of parallel stages, reported as if the stages ran one after the other.
 
     The first unfinished stage reports at once. The others wait for their turn once many events are queued.
@@ -58,68 +58,68 @@ class Turns:
 
     def __init__(self, report: Callable[[Event], None], order: Iterable[int]) -> None:
         self._report = report
-        self._untold = {number: deque[Event]() for number in order}
+        self._queued = {number: deque[Event]() for number in order}
         self._ended = set[int]()
         self._changed = threading.Condition()
         self._stopped = False
 
-    def tell(self, number: int, event: Event) -> None:
+    def report(self, number: int, event: Event) -> None:
         with self._changed:
             self._changed.wait_for(
-                lambda: self._stopped or self._is_first(number) or len(self._untold[number]) < _MOST_WAITING
+                lambda: self._stopped or self._is_first(number) or len(self._queued[number]) < _MOST_WAITING
             )
             if self._stopped:
                 return
-            self._untold[number].append(event)
+            self._queued[number].append(event)
             if self._is_first(number):
-                self._tell_all(number)
+                self._flush(number)
 
     def end(self, number: int) -> None:
         with self._changed:
             self._ended.add(number)
-            while self._untold and (first := next(iter(self._untold))) in self._ended:
-                self._tell_all(first)
-                del self._untold[first]
-            if self._untold:
-                self._tell_all(next(iter(self._untold)))
+            while self._queued and (first := next(iter(self._queued))) in self._ended:
+                self._flush(first)
+                del self._queued[first]
+            if self._queued:
+                self._flush(next(iter(self._queued)))
             self._changed.notify_all()
 
     def stop(self, failed: int | None) -> None:
         """Report only the remaining events of the stage that failed."""
         with self._changed:
             if failed is not None and not self._stopped:
-                self._tell_all(failed)
+                self._flush(failed)
             self._stopped = True
             self._changed.notify_all()
 
     def _is_first(self, number: int) -> bool:
-        return next(iter(self._untold)) == number
+        return next(iter(self._queued)) == number
 
-    def _tell_all(self, number: int) -> None:
-        while self._untold[number]:
-            self._report(self._untold[number].popleft())
+    def _flush(self, number: int) -> None:
+        while self._queued[number]:
+            self._report(self._queued[number].popleft())
 
 
 class StageRun:
     """Runs the stage `number` of a build."""
 
-    def __init__(self, build: Executor, number: int, turns: Turns) -> None:
+    def __init__(self, build: Executor, number: int, events: OrderedEvents) -> None:
         self.build, self.number, self.engine, self.plan = build, number, build.engine, build.plan
-        self.report: Callable[[Event], None] = partial(turns.tell, number)
-        self._turns = turns
+        self.report: Callable[[Event], None] = partial(events.report, number)
+        self._events = events
         self._container: BuildContainer | None = None
         self._stopped = False
 
     def run(self, before: Sequence[Future[None]]) -> None:
-        """Run what is not cached, after the stages `before`."""
+        """Run the uncached steps, after the stages `before`."""
         for future in before:
             future.result()
         stage = self.build.evaluated[self.number]
         self.build.report_stage(self.number, stage.done + 1, self.report)
-        left = stage.steps[stage.done + 1 :]
-        self.build.say_why(left)
+        uncached = stage.steps[stage.done + 1 :]
+        self.build.report_reason(uncached)
         image = self.build.image(self.number)
-        for group in self.build.groups(left):
+        for group in self.build.groups(uncached):
             if working := [step for step in group if step.operation]:
                 try:
                     image = self._group(image, group, stage.settings)
@@ -130,7 +130,7 @@ class StageRun:
             for step in group:
                 self.report(self.build.event(step.instruction.line, step.instruction.text))
         self.build.images[self.number] = image
-        self._turns.end(self.number)
+        self._events.end(self.number)
 
     def stop(self) -> None:
         """End the stage, even before it runs."""
@@ -365,7 +365,7 @@ class Accounts:
         return int(entry[2]) if entry else self._number(text, "group", where)
 
     def owner(self, text: str, where: str) -> tuple[int, int]:
-        """Of --chown: the group is the user's number if it is not named."""
+        """The owner of --chown: without a group, the group has the user's number."""
         name, _, group = text.partition(":")
         uid, primary, *_ = self.identity(name, where)
         return uid, self.group(group, where) if group else primary

@@ -30,7 +30,7 @@ Entries = Sequence[tuple[str, LayerEntry]]
 
 
 def canonical_digest(diff_ids: Sequence[str], config: Mapping[str, Any]) -> str:
-    """The digest of the image with these layers and this `config` object, "" if its layers were never read here."""
+    """The digest of the image with these layers and this `config` object, "" if its layers were never read."""
     with Folder(paths.private(paths.state() / "digests")) as cache, suppress(OSError, UnicodeDecodeError):
         layers = cache.read(_hash(list(diff_ids)), _LONGEST).decode("ascii")
         settings = {key: value for key, value in config.items() if value and key not in NOTES}

@@ -1,7 +1,7 @@
 """The compressed blobs of a containerd store, which an image's manifest must name.
 
 An image whose manifest names other blobs runs, but can be neither exported nor pushed (moby #49473, PR #53615). The
-engine shows its blobs only in what it saves.
+engine shows its blobs only in saved archives.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class LayerPaths:
     """
 
     def __init__(self, images: Sequence[tuple[str, ...]]) -> None:
-        self._known = {diff_id for layers in images for diff_id in layers}
+        self._diff_ids = {diff_id for layers in images for diff_id in layers}
         self._folders: dict[str, str] = {}
         self._tops: dict[str, set[str]] = {}
         for layers in set(images):
@@ -164,10 +164,10 @@ class LayerPaths:
             return self._folders.get(folder) or self._top(texts.get(posixpath.join(folder, "json")))
         # OCI layouts and podman name the file by its digest, which is the diff ID if it is not compressed.
         digest = f"sha256:{name.removesuffix('.tar')}"
-        return digest if digest in self._known else None
+        return digest if digest in self._diff_ids else None
 
     def _top(self, described: bytes | None) -> str | None:
-        """The last layer's folder is named after the whole config, but its JSON names the parent."""
+        """The last layer's folder is named after the complete config, but its JSON names the parent."""
         try:
             parent = json.loads(described or b"").get("parent", "")
         except (ValueError, AttributeError):

@@ -160,7 +160,7 @@ class Loader:
 
 
 def as_stored(source: LayerSource, image: Image, store: ImageStore) -> Image:
-    """The image with the blobs by which the store will know its layers. Raises EngineError."""
+    """The image with the blobs under which the store will list its layers. Raises EngineError."""
     if store.form is not Form.PLAIN:
         return with_store_blobs(image, store)
     sizes = source.sizes

@@ -44,7 +44,7 @@ def blob_path(digest: str) -> str:
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A blob by its digest; `size` in bytes. Checked where it is part of a document below."""
+    """A blob by its digest; `size` in bytes. The documents below check it."""
 
     media_type: Annotated[str, Field(alias="mediaType")]
     digest: Digest

@@ -247,7 +247,7 @@ class Gateway:
         return [urlsplit(url) for url in self.mirrors.archive(address.geturl(), self.archives)]
 
     def unreached(self, what: str) -> NoConnection | None:
-        """The error for `what` if hosts of an archive that were requested cannot be reached: apt does not name them."""
+        """The error for `what` if requested hosts of an archive cannot be reached: apt does not name them."""
         failures = {host: why for host in sorted(self.hosts) if (why := self.store.lost.last_failure(f"http://{host}"))}
         if not failures:
             return None
@@ -441,7 +441,7 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def refuse(self, status: int, why: str, headers: dict[str, str] | None = None) -> None:
-        """Answer with one line of text that says why."""
+        """Answer with the reason as one line of text."""
         body = f"reprokit gateway: {why}\n".encode()
         self.start(
             status, {"Content-Type": "text/plain; charset=utf-8", "Content-Length": str(len(body)), **(headers or {})}
@@ -541,7 +541,7 @@ def _relay(handler: Handler, address: SplitResult, answer: Answer) -> None:
     recorded = recorder if handler.command == "GET" and answer.status == 200 else None
     size, digest = 0, hashlib.sha256()
     bodiless = handler.command == "HEAD" or answer.status in (204, 304) or answer.status < 200
-    # HTTP/1.0 clients know no chunks: there the end of the connection is the end of the body.
+    # HTTP/1.0 clients know no chunks: for them the end of the connection ends the body.
     sized = bodiless or answer.headers.get("Content-Length") is not None
     chunked = not sized and handler.request_version == "HTTP/1.1"
     handler.send_response_only(answer.status, answer.reason)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _FAILURES = 2  # one may be an accident
 _PATIENCE_S = 10.0  # a host that has answered may be restarting
 _LOST_S = 300.0  # a build may last for hours, and the network may come back
-_MOST = 10_000  # hosts; a build chooses the names that it asks the gateway for
+_MOST = 10_000  # hosts; a build chooses the names that it requests
 _PORTS = {"http": 80, "https": 443}
 _REMEMBERED = "mirrors"
 _BACK_OFF_S = 3600
@@ -103,7 +103,7 @@ class FailingHosts:
     def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
         self._store, self._clock = store, clock
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[int, float]] = {}
+        self._failures: dict[str, tuple[int, float]] = {}
 
     def report(self, url: str, error: str | None) -> None:
         """Record that the address's host failed, or with None that it works."""
@@ -115,7 +115,7 @@ class FailingHosts:
             after = (0, 0.0) if error is None else (failures + 1, now)
             if after[0] == before[0] or before[0] >= _FAILURES < after[0]:
                 return
-            self._known[host] = after
+            self._failures[host] = after
             self._store.remember(_REMEMBERED, quote(host, safe=""), {"failures": after[0], "at": after[1]})
 
     def order(self, urls: Iterable[str]) -> list[str]:
@@ -130,9 +130,9 @@ class FailingHosts:
 
     def _recent(self, host: str) -> tuple[int, float]:
         """Number of failures within the last hour, and the time of the latest."""
-        if host not in self._known:
-            self._known[host] = self._read(host)
-        failures, at = self._known[host]
+        if host not in self._failures:
+            self._failures[host] = self._read(host)
+        failures, at = self._failures[host]
         return (failures, at) if self._clock() - at < _BACK_OFF_S else (0, 0.0)
 
     def _read(self, host: str) -> tuple[int, float]:

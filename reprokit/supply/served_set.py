@@ -29,7 +29,7 @@ class ServedSet:
                 self.servers |= kind.other_servers(self.of(kind.name))
 
     def of(self, kind: str, block: str = "") -> Sequence[Any]:
-        """The inputs of a kind, or those that a block takes in."""
+        """The inputs of a kind, or those of a block."""
         entries = self.entries.get(kind, ())
         return [e for e in entries if block in getattr(e, "blocks", (block,))] if block else entries
 

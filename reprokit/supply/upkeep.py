@@ -134,7 +134,7 @@ class Names:
 
 
 def all_locks(store: Store) -> list[Lock]:
-    """The locks of every recipe folder, and the others that were used, with each sha256 that a fetch has learned.
+    """The locks of every recipe folder, and the others that were used, with each sha256 that a fetch computed.
 
     Raises UsageError for a lock that cannot be read.
     """
@@ -234,7 +234,7 @@ def _sorted(rows: Iterable[StoreRow]) -> list[StoreRow]:
 class Plan:
     """The entries that `gc` removes, and those that it keeps because a lock names them or because they are recent."""
 
-    goes: tuple[Stored, ...]
+    removed: tuple[Stored, ...]
     leftovers: tuple[Leftover, ...]
     named: tuple[Stored, ...]
     young: tuple[Stored, ...]
@@ -242,7 +242,7 @@ class Plan:
     @property
     def size(self) -> int:
         """Bytes to free."""
-        return sum(entry.size for entry in self.goes) + sum(leftover.size for leftover in self.leftovers)
+        return sum(entry.size for entry in self.removed) + sum(leftover.size for leftover in self.leftovers)
 
 
 def plan(store: Store, everything: bool = False, now: float | None = None) -> Plan:
@@ -267,10 +267,10 @@ def decide(
     """Keep named entries and those newer than `young_since`."""
     kept: list[Stored] = []
     young: list[Stored] = []
-    goes: list[Stored] = []
+    removed: list[Stored] = []
     for entry in stored:
-        (kept if entry.key in named else young if entry.since > young_since else goes).append(entry)
-    return Plan(tuple(goes), tuple(leftovers), tuple(kept), tuple(young))
+        (kept if entry.key in named else young if entry.since > young_since else removed).append(entry)
+    return Plan(tuple(removed), tuple(leftovers), tuple(kept), tuple(young))
 
 
 def free(store: Store, plan: Plan) -> None:
@@ -283,7 +283,7 @@ def free(store: Store, plan: Plan) -> None:
     try:
         for leftover in plan.leftovers:
             remove(leftover.path, trash)
-        for entry in plan.goes:
+        for entry in plan.removed:
             remove(entry.path, trash)
             if isinstance(entry.key, Commit):
                 entry.path.with_suffix(".lock").unlink(missing_ok=True)

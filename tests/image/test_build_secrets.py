@@ -118,5 +118,5 @@ def test_an_own_block_reads_secrets_as_the_bundled_ones_do(tmp_path: Path):
     rendered = render(target(tmp_path, blocks=[{"own": {"keys": ["TOKEN"]}}]))
     assert rendered.secrets == ("TOKEN",) and mounted(rendered) == [["TOKEN"]]
     own.write_text(OWN.replace("BODY", "true"))
-    with pytest.raises(UsageError, match="block own names the secret TOKEN and reads none"):
+    with pytest.raises(UsageError, match="block own names the secret TOKEN but reads none"):
         render(target(tmp_path, blocks=[{"own": {"keys": ["TOKEN"]}}]))

@@ -156,8 +156,8 @@ def test_mounts_of_a_step() -> None:
     [
         ("RUN true\nFOO bar", 3, "unknown instruction: FOO"),
         ("RUN --mount=type=ssh true", 2, "type 'ssh'"),
-        ("RUN --mount=type=cache true", 2, "a mount has a target"),
-        ("RUN --mount=type=cache,target=/x,uid=a true", 2, "uid of a mount is a number"),
+        ("RUN --mount=type=cache true", 2, "a mount needs a target"),
+        ("RUN --mount=type=cache,target=/x,uid=a true", 2, "uid of a mount must be a number"),
         ("RUN --security=insecure true", 2, "no privileges"),
         ("RUN --network=host true", 2, "no network"),
         ("RUN", 2, "no command"),

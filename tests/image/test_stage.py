@@ -8,7 +8,7 @@ import pytest
 
 from reprokit.image import stage
 from reprokit.image.events import Event, OutputLine
-from reprokit.image.stage import Turns
+from reprokit.image.stage import OrderedEvents
 
 
 @pytest.fixture
@@ -22,25 +22,25 @@ def lines(stage_name: str, count: int) -> list[Event]:
 
 
 def test_a_stage_with_much_to_tell_waits_for_its_turn(told: list[Event]):
-    turns = Turns(told.append, [0, 1])
-    second = Thread(target=lambda: [turns.tell(1, line) for line in lines("b", 3)])
+    events = OrderedEvents(told.append, [0, 1])
+    second = Thread(target=lambda: [events.report(1, line) for line in lines("b", 3)])
     second.start()
     for line in lines("a", 3):
-        turns.tell(0, line)
+        events.report(0, line)
     second.join(0.2)
     assert second.is_alive() and told == lines("a", 3)
-    turns.end(0)
+    events.end(0)
     second.join(10)
     assert not second.is_alive() and told == lines("a", 3) + lines("b", 3)
 
 
 def test_the_stage_that_failed_has_the_last_word(told: list[Event]):
-    turns = Turns(told.append, [0, 1, 2])
-    third = Thread(target=lambda: [turns.tell(2, line) for line in lines("c", 9)])
+    events = OrderedEvents(told.append, [0, 1, 2])
+    third = Thread(target=lambda: [events.report(2, line) for line in lines("c", 9)])
     third.start()
     for number, line in ((0, "a0"), (1, "b0"), (0, "a1")):
-        turns.tell(number, OutputLine(line))
-    turns.stop(failed=1)
-    turns.tell(0, OutputLine("late"))
+        events.report(number, OutputLine(line))
+    events.stop(failed=1)
+    events.report(0, OutputLine("late"))
     third.join(10)
     assert told == [OutputLine("a0"), OutputLine("a1"), OutputLine("b0")] and not third.is_alive()

@@ -81,7 +81,7 @@ def bootstrap(engine: Engine, name: str, release: Release, locked: Bootstrap, st
             "archives": ",".join(sorted({urlsplit(url).hostname or "" for url in re.findall(r"http\S+", sources)})),
             "packages": packages_hash(packages),
         }
-        # A shell as in Docker's own images, and labels with what it was made of.
+        # A shell as in Docker's own images, and labels that name the packages' origin.
         changes = ['CMD ["bash"]', f"ENV {_PATH}"]
         changes += [f'LABEL {LABEL}.bootstrap.{key}="{value}"' for key, value in described.items() if value]
         notify(f"importing {spool.tell() / 1e6:.0f} MB as {name}")

@@ -103,7 +103,7 @@ printf '%s\\n' "$output" | sed 's/^/{_MARK}/' >&2"""
 
 
 def sources_of(release: Release) -> str:
-    """The apt sources of an image of this release, which mmdebstrap knows without a network."""
+    """The apt sources of an image of this release, which mmdebstrap prints without a network."""
     with reporting(lambda line: None):
         text = script_output(release, 'cat "$1/etc/apt/sources.list"', [], {})
     # mmdebstrap names the host's keyring if the host's own apt does not trust the release.

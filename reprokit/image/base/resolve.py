@@ -92,7 +92,7 @@ def carried(engine: Engine, digest: str) -> ImageInfo | None:
 
 
 def carried_name(digest: str) -> str:
-    """The name of a base that was imported from an archive, for which the engine knows no digest."""
+    """The name of a base that was imported from an archive: the engine knows no digest for it."""
     return f"{OWN_IMAGES}/base:{digest.replace(':', '-')}"
 
 

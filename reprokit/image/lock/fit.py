@@ -1,4 +1,4 @@
-"""Whether a variant can be built: its pins, its wheels and what its lock has resolved, against the facts."""
+"""Whether a variant can be built: the facts on its pins, its wheels and the versions in its lock."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOCKED = "locked by "
 
 
 def resolved_versions(target: Target) -> dict[str, ResolvedVersion]:
-    """The versions that the variant's wheels state, and those that its lock has resolved from what it requires now.
+    """The versions that the variant's wheels state, and those of the sections of its lock that are not stale.
 
     Raises UsageError if recipe or lock cannot be read.
     """

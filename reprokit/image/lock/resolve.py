@@ -40,7 +40,7 @@ from reprokit.supply.store import Store
 
 @dataclass(frozen=True)
 class Update:
-    """What `--update` resolves again: whole sections, and single entries of others."""
+    """The targets of `--update`: complete sections, and single entries of others."""
 
     sections: frozenset[str] = frozenset()
     singles: frozenset[str] = frozenset()

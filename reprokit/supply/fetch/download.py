@@ -144,7 +144,7 @@ class Partial:
 
     @classmethod
     def claim(cls, store: Store, locked: LockedInput) -> Partial | None:
-        """The partial file of this content, with what earlier processes left; None while another process has it.
+        """The partial file of this content, continuing those of earlier processes; None while another process has it.
 
         Call `load` before `write`.
         """
@@ -212,7 +212,7 @@ class Partial:
 
     def _new_digests(self) -> None:
         self._digest = hashlib.sha256()
-        # md5 finds damage; the sha256 of the same bytes is what is trusted from then on.
+        # md5 detects damage; from then on the sha256 of the same bytes is trusted.
         self._md5 = hashlib.md5(usedforsecurity=False) if self._with_md5 else None
 
     def _update(self, block: bytes | memoryview) -> None:
@@ -323,7 +323,7 @@ class Download:
         return self.locked.size if self.locked.sha256 or self.locked.md5 else None
 
     def _from(self, url: str) -> bool:
-        """Try one address for as long as it gives more bytes."""
+        """Try one address for as long as it sends more bytes."""
         while True:
             refusal, came = self._attempt(url)
             if refusal is None:
@@ -498,7 +498,7 @@ class Measure:
     def download(self, urls: Sequence[str]) -> tuple[str, int]:
         """Download a file into the store; its sha256 and size in bytes.
 
-        The first address that gives a complete file decides. There is no checksum to compare with, so an interrupted
+        The first address that serves a complete file decides. There is no checksum to compare with, so an interrupted
         download continues only if a strong ETag proves that the file is the same, and a file of unknown length is
         refused. Raises SourceError with the last error of every address, EngineError if the store is not writable.
         """

@@ -66,7 +66,7 @@ class Settings:
     parallel: int = 6  # files at once
     connect_s: float = 10
     stall_s: float = 30  # without a byte
-    slow_rate: float = 4096  # over the whole window; 28 MB in two hours have been seen
+    slow_rate: float = 4096  # over the complete window; 28 MB in two hours have been seen
     slow_window_s: float = 60
     attempts: int = 4  # rounds through all addresses without progress
     backoff_s: float = 1  # before the second round, doubled before each further one
@@ -81,7 +81,7 @@ class Settings:
 
 @dataclass(eq=False)
 class Refusal(Exception):
-    """Why one address did not give its file.
+    """Why one address did not serve its file.
 
     `again`: a retry may help, after `wait_s` if the server asks for that. `gone`: the server has no such file.
     `other_bytes`: it has another file under this name. `unreachable`: there was no connection to the server. `status`

@@ -298,16 +298,16 @@ def import_files(folder: Path, inputs: Iterable[LockedInput], store: Store) -> i
             sha256 = sha256_of(path)
             if sha256 in missing[size]:
                 matches[sha256] = (missing[size].pop(sha256), path)
-    taken = 0
+    copied = 0
     with store.in_use():
         check_space([locked for locked, _ in matches.values()], store)
         for locked, path in matches.values():
             try:
-                taken += _import_file(locked, path, store)
+                copied += _import_file(locked, path, store)
             except OSError as error:
                 raise unwritable(error, store) from None
             notify(f"{locked.name}: copied from {path}")
-    return taken
+    return copied
 
 
 def _files(folder: Path) -> Iterator[tuple[Path, int]]:

@@ -62,7 +62,7 @@ KIND = Files("files", "files")
 
 
 def lock_file(file: RecipeFile | Data, mirrors: Mirrors) -> PlainFile:
-    """A file with its checksum and size. It is downloaded if the recipe gives no checksum.
+    """A file with its checksum and size. It is downloaded if the recipe has no checksum.
 
     Raises SourceError naming the file if no address has it, or if its checksum differs from the recipe's.
     """

@@ -28,7 +28,7 @@ class InputRequest:
 
     `installs` are the apt installs of its blocks. `platform` is None if the variant needs no Python packages. Entries
     of `old` stay in a new lock if they fit, except for those named in `freed`. With `as_of` (ISO 8601), kinds whose
-    sources give upload times resolve to the versions of that time. `sections` are those of the new lock that were
+    sources list upload times resolve to the versions of that time. `sections` are those of the new lock that were
     resolved before. `followed` are sets of apt packages of another lock.
     """
 
@@ -129,7 +129,7 @@ class SbomEntry:
 class Kind:
     """One kind of input, to be subclassed; methods that make no sense for a kind keep these defaults.
 
-    `name` is its section of the lock, `counted` what users call its entries. `always` is true if the gateway serves
+    `name` is its section of the lock, `counted` the users' word for its entries. `always` is true if the gateway serves
     it in builds without a lock too. `pins` are those that its packages meet. If `in_base`, it is resolved in the base
     image. If `first`, it is resolved before the others, which can depend on its section.
     """

@@ -107,7 +107,7 @@ def changing(path: Path) -> Iterator[None]:
 
 
 def complete(path: Path, store: Store) -> None:
-    """Write each sha256 that a fetch has learned into the lock. Read-only locks stay as they are."""
+    """Write each sha256 that a fetch computed into the lock. Read-only locks stay as they are."""
     with changing(path):
         lock = read(path)
         completed = lock.completed(store)

@@ -136,7 +136,7 @@ class GitCommit(Model):
 
 
 class PlainFile(Sized):
-    """A file by its addresses, which all give the same bytes."""
+    """A file by its addresses, which all serve the same bytes."""
 
     name: FileName
     urls: tuple[f.HttpUrl, ...] = Field(min_length=1)
@@ -146,7 +146,7 @@ class PlainFile(Sized):
 
 
 class RecordFile(Model):
-    """A file of a public record. The record gives an md5; the first fetch checks that and adds the `sha256`."""
+    """A file of a public record. The record lists an md5; the first fetch checks it and adds the `sha256`."""
 
     name: FileName
     source: f.DataSource
@@ -250,7 +250,7 @@ class Lock(Model):
         return [file.locked_input() for file in self.data]
 
     def completed(self, store: Store) -> Lock:
-        """The lock with each sha256 that a fetch has learned."""
+        """The lock with each sha256 that a fetch computed."""
 
         def complete(file: PlainFile | RecordFile) -> PlainFile | RecordFile:
             learned = "" if file.sha256 else file.locked_input().stored(store)

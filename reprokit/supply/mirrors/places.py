@@ -129,7 +129,7 @@ class Mirrors:
         return self._failing_hosts.order(channel_urls(self.configuration.of("conda"), channel))
 
     def seen(self, archive: str) -> tuple[str, ...]:
-        """The addresses at which `lock` found an archive of apt."""
+        """The addresses of an apt archive that `lock` used."""
         return remembered(self.store, archive)
 
     def archive(self, url: str, hosts: Container[str] = ()) -> list[str]:
@@ -173,7 +173,7 @@ class Mirrors:
         return self.proxy(address)
 
     def proxy(self, address: SplitResult) -> SplitResult | None:
-        """The proxy of the environment; for addresses like apt's that of the host's apt."""
+        """The proxy of the environment; for addresses of apt archives, the proxy of the host's apt."""
         proxy = environment_proxy(address)
         if proxy is None and address.scheme == "http" and re.search(r"/(dists|pool)/", address.path):
             of_apt = self.apt.proxy(address.hostname or "")

@@ -128,5 +128,5 @@ def test_what_pip_and_uv_print_is_limited(stream: str) -> None:
         return done.stdout + done.stderr
 
     assert printed("yes | head -n 2") == "y\ny\n"
-    with pytest.raises(SourceError, match="an index lets sh print more than 64 MiB"):
+    with pytest.raises(SourceError, match="an index makes sh print more than 64 MiB"):
         printed("yes")

@@ -32,10 +32,10 @@ def test_what_locks_name_stays(store: Store, recipes: Path, tmp_path: Path, comm
     used = lock_file.lock_path(write_recipe(tmp_path / "elsewhere", a_lock("y", [plain(b"used")])))
     store.used(used)
     with store.alone():
-        assert len(plan(store, everything=True).goes) == 1
+        assert len(plan(store, everything=True).removed) == 1
     assert store.path(plain(b"no").sha256).exists()  # planning frees nothing
     collected = collect(store, everything=True)
-    assert [each.size for each in collected.goes] == [2] and collected.size == 2
+    assert [each.size for each in collected.removed] == [2] and collected.size == 2
     named = {plain(content).sha256 for content in (b"named", b"data", b"used")}
     assert {each.key for each in collected.named} == {*named, commit}
     assert not store.path(plain(b"no").sha256).exists()

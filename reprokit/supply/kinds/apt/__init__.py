@@ -37,7 +37,7 @@ class Apt(Kind):
         return changed_apt(request.installs, lock.apt, tools)
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
-        """The user's mirrors, the host's own, the lock's address, those seen by `lock`, the public ones."""
+        """The user's mirrors, the host's own, the lock's address, those that `lock` used, the public ones."""
         from reprokit.config import archives
         from reprokit.config.templates import filled, split_archive
 

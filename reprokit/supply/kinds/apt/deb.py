@@ -35,7 +35,7 @@ _LARGEST_STANZA = 1 << 20
 # `xz -9` needs 65 MiB, and dpkg's zstd 8 MiB at its highest level.
 _DECOMPRESSION_MEMORY = 128 << 20
 _BROKEN = (OSError, ValueError, EOFError, tarfile.TarError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
-# apt asks for these first even with `trusted`, and continues without them.
+# apt requests these first even with `trusted`, and continues without them.
 _SIGNED = ("InRelease", "Release.gpg")
 
 

@@ -15,7 +15,7 @@ class AptInstall:
     """One call of apt-get in a block.
 
     `packages` are its arguments (`name` or `name=version`), `before` the packages that earlier steps install, and
-    `components` those of the distribution's main archive that are needed besides `main`.
+    `components` the required ones of the distribution's main archive besides `main`.
     """
 
     block: str
@@ -59,10 +59,10 @@ def repository(reference: str) -> str:
     return path.rpartition(":")[0].removeprefix("library/") if ":" in path else path.removeprefix("library/")
 
 
-def drifts(locked: Sequence[AptPackage], taken: Sequence[AptPackage]) -> tuple[str, ...]:
+def drifts(locked: Sequence[AptPackage], newest: Sequence[AptPackage]) -> tuple[str, ...]:
     """Packages whose content differs, by name: `curl 7.88.1-10 -> 7.88.1-11`."""
     before = {(p.name, p.architecture): p for p in locked}
-    after = {(p.name, p.architecture): p for p in taken}
+    after = {(p.name, p.architecture): p for p in newest}
     differences = []
     for key in {*before, *after}:
         old, new = before.get(key), after.get(key)

@@ -237,13 +237,13 @@ def lock_apt(
     with BaseApt(tools) if resolved else nullcontext() as apt:
         for install in installs:
             before, requested = installed.get(install.before, set()), (*install.before, *install.packages)
-            taken = set(followed.sets.get(install, ()))
+            downloads = set(followed.sets.get(install, ()))
             if apt:
                 _enable(apt, install.components, enabled)
             if apt and install not in followed.sets:
-                taken = _downloads(apt, install, tools.store) - before
-            installed[requested] = before | taken
-            for package in taken:
+                downloads = _downloads(apt, install, tools.store) - before
+            installed[requested] = before | downloads
+            for package in downloads:
                 takers.setdefault(package, set()).add(install.block)
         packages = in_order(p.model_copy(update={"blocks": tuple(sorted(of))}) for p, of in takers.items())
         return packages, (as_of(packages, _lists(apt, packages)) if apt else "") or followed.as_of

@@ -1,4 +1,4 @@
-"""The mirrors and proxies of the host's own apt, and the addresses of archives that `lock` has seen.
+"""The mirrors and proxies of the host's own apt, and the addresses of archives that `lock` used.
 
 Builds use them; the sources in images stay the distribution's public ones.
 """
@@ -81,8 +81,7 @@ def mirrors_of(texts: Iterable[str]) -> dict[str, str]:
 
 def proxies_of(dump: str) -> dict[str, str]:
     """`apt-config dump Acquire::http::Proxy` as proxies by host; the general one has the empty name."""
-    pairs = re.findall(r'^Acquire::http::Proxy(?:::(\S+))? "([^"]*)";', dump, re.MULTILINE)
-    return dict(pairs)
+    return dict(re.findall(r'^Acquire::http::Proxy(?:::(\S+))? "([^"]*)";', dump, re.MULTILINE))
 
 
 def remember_archive(store: Store, archive: str, base_url: str) -> None:

@@ -56,7 +56,7 @@ class Conda(Kind):
             yield SbomEntry("conda", None, package.name, package.version, qualifiers, package.sha256)
 
     def server(self, entries: Sequence[CondaPackage]) -> InputServer:
-        """The environment as one tar, made when a build asks for it."""
+        """The environment as one tar, made when a build requests it."""
         from reprokit.supply.kinds.conda.environment import environment
 
         def contents(store: Store) -> Mapping[str, Content]:

@@ -312,7 +312,7 @@ class CondaPython:
 
 
 def links(archive: CondaArchive, python: CondaPython | None) -> Iterator[tuple[Link, dict[str, Any]]]:
-    """Each file with what conda's record says about it. Raises ValueError and the like."""
+    """Each file with its entry in conda's record. Raises ValueError and the like."""
     entries = archive.entries()
     noarch = archive.index.get("noarch") == "python"
     if noarch and python is None:
@@ -403,7 +403,7 @@ def environment(packages: Sequence[CondaPackage], store: Store) -> Path:
 
 
 def _linked(archives: Sequence[CondaArchive]) -> list[Link]:
-    """All files of the environment, sorted, each folder before what is in it. Raises SourceError, UsageError."""
+    """All files of the environment, sorted, each folder before its content. Raises SourceError, UsageError."""
     python = None
     for archive in archives:
         if archive.package.name == "python":

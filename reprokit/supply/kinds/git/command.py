@@ -60,7 +60,7 @@ def received(folder: Path) -> int:
 
 @contextmanager
 def indexing_limited(session: int, folder: Path) -> Iterator[list[int]]:
-    """End the processes of a session if its `index-pack` takes longer than what `folder` received explains.
+    """End the processes of a session if its `index-pack` takes longer than the received bytes in `folder` allow.
 
     Then the list gets the limit in seconds. The size of a pack is unknown until it is complete, so the process cannot
     get a limit at its start.
@@ -187,7 +187,7 @@ def git(
 ) -> str:
     """Run git on exactly this repository, or on none, and return its standard output.
 
-    `environ` is as `fetch.git_environment` gives it, `timeout` in seconds.
+    `environ` is that of `fetch.git_environment`, `timeout` is in seconds.
     Raises GitFailed, UsageError if git reaches a limit, OSError if the disk is full, SourceError if git is not
     installed.
     """

@@ -189,7 +189,7 @@ def _vanished(locked: GitCommit, mirrors: Mirrors) -> UpstreamChange | None:
 
 
 def _of_upstream(url: str, mirrors: Mirrors, ask: Callable[[str], T]) -> T:
-    """The answer of the repository itself, or of its first mirror that gives one. Raises the repository's GitFailed."""
+    """The answer of the repository itself, or of its first mirror that answers. Raises the repository's GitFailed."""
     try:
         return ask(url)
     except GitFailed:

@@ -165,17 +165,17 @@ def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
     The same repository gives the same bytes. Raises SourceError if an object is missing.
     """
     shallow = folder / "shallow"
-    with tempfile.TemporaryFile() as wanted, target.open("wb") as out:
-        wanted.write(f"{commit.commit}\n".encode())
-        wanted.seek(0)
+    with tempfile.TemporaryFile() as requested, target.open("wb") as out:
+        requested.write(f"{commit.commit}\n".encode())
+        requested.seek(0)
         # One thread, because several find other deltas each time.
         options = ("--revs", "--stdout", "-q", "--threads=1", "--delta-base-offset")
-        code, output = run_git(folder, "pack-objects", *options, source=wanted, target=out)
+        code, output = run_git(folder, "pack-objects", *options, source=requested, target=out)
     if code:
         raise SourceError(
             f"the repository of {commit.commit[:12]} is damaged in the store: {output[0] if output else 'git failed'}",
             commit.url,
-            "`reprokit store verify --repair` removes it, `reprokit fetch` brings it again",
+            "`reprokit store verify --repair` removes it, `reprokit fetch` downloads it again",
         )
     return tuple(shallow.read_text().split()) if shallow.exists() else ()
 

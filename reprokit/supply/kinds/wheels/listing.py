@@ -37,7 +37,7 @@ _METADATA_FILES = ("/PKG-INFO", ".egg-info/requires.txt", "/pyproject.toml", "/s
 
 
 class ListedFile(BaseModel):
-    """One file of a project (PEP 691, PEP 700). `uploaded` is empty if the index gives no time."""
+    """One file of a project (PEP 691, PEP 700). `uploaded` is empty if the index lists no time."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -80,15 +80,15 @@ class Listing:
 
     def __init__(self, mirrors: Mirrors) -> None:
         self._mirrors = mirrors
-        self._known: dict[str, list[ListedFile]] = {}
+        self._files: dict[str, list[ListedFile]] = {}
         self._sdists: dict[str, bytes] = {}
 
     def files(self, project: str) -> list[ListedFile]:
         """The files of releases that are not yanked. Empty if the index has no such project, or lists no JSON."""
         name = canonicalize_name(project)
-        if name not in self._known:
-            self._known[name] = list(self._ask(name))
-        return self._known[name]
+        if name not in self._files:
+            self._files[name] = list(self._ask(name))
+        return self._files[name]
 
     def _ask(self, name: str) -> Iterator[ListedFile]:
         index = self._mirrors.pip.index
@@ -146,7 +146,7 @@ class Listing:
 
 
 def sdist_for(
-    named: Sequence[str], request: WheelRequest, listing: Listing, taken: Container[str]
+    named: Sequence[str], request: WheelRequest, listing: Listing, chosen: Container[str]
 ) -> ListedFile | None:
     """The newest sdist of the first named project that has no usable wheel; `named` are NAME or NAME==VERSION."""
     stated = [Requirement(text) for text in request.requirements]
@@ -156,7 +156,7 @@ def sdist_for(
         except InvalidRequirement:
             continue
         project = canonicalize_name(requirement_named.name)
-        if project in taken:
+        if project in chosen:
             continue
         specifier = requirement_named.specifier
         for requirement in stated:
@@ -204,9 +204,9 @@ def sdist_build_requires(content: bytes, name: str) -> list[str]:
     return build_requires(_top_file(content, name, "pyproject.toml"), name)
 
 
-def _top_file(content: bytes, name: str, wanted: str) -> str:
+def _top_file(content: bytes, name: str, file: str) -> str:
     try:
-        texts = (text for path, text in _metadata_of(content, name) if path.partition("/")[2] == wanted)
+        texts = (text for path, text in _metadata_of(content, name) if path.partition("/")[2] == file)
         return next(texts, "")
     except (tarfile.TarError, zlib.error, EOFError) as error:
         raise SourceError(f"the sdist is damaged: {error}", name) from None

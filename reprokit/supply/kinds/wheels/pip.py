@@ -145,14 +145,14 @@ def _run(*arguments: str, variables: Mapping[str, str] = {}) -> subprocess.Compl
 def run_limited(
     command: Sequence[str], environment: Mapping[str, str], folder: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run pip or uv, which print what an index sends. Raises SourceError if that is too much."""
+    """Run pip or uv, which print data of an index. Raises SourceError if that is too much."""
     with subprocess.Popen(
         command, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         try:
             out, err = exchanged(process, b"", None, PROGRAM_OUTPUT.most)
         except Flood:
-            raise SourceError(f"an index lets {command[0]} print more than {PROGRAM_OUTPUT.most >> 20} MiB") from None
+            raise SourceError(f"an index makes {command[0]} print more than {PROGRAM_OUTPUT.most >> 20} MiB") from None
         finally:
             process.kill()
     return subprocess.CompletedProcess(

@@ -111,24 +111,24 @@ def _with_sdists(
 ) -> tuple[list[uv.Package], dict[str, list[str]]]:
     """The packages, with an sdist if a project has no wheel; and the build requirements of these, by NAME==VERSION."""
     listing = Listing(mirrors)
-    taken: dict[str, ListedFile] = {}
+    chosen: dict[str, ListedFile] = {}
     sdists = list(request.sdists)
     while True:
         try:
             packages = resolve_versions(replace(request, sdists=sdists), mirrors, preferred)
         except uv.Unsatisfied as error:
-            file = sdist_for([error.where, *error.projects], request, listing, taken) if request.builds else None
-            if file is None or len(taken) == _MOST_SDISTS:
+            file = sdist_for([error.where, *error.projects], request, listing, chosen) if request.builds else None
+            if file is None or len(chosen) == _MOST_SDISTS:
                 raise
             version = str(file.version)
             name = parse_sdist_filename(file.filename)[0]
             requires = listing.requires(file)
             if requires is None:
                 notify(f"the sdist {name} {version} does not state what it needs: write that under `wheels` too")
-            taken[name] = file
+            chosen[name] = file
             sdists.append(Sdist(package=f"{name}=={version}", requires=index_requirements(requires or (), name)))
         else:
-            return packages, {f"{name}=={file.version}": listing.build_requires(file) for name, file in taken.items()}
+            return packages, {f"{name}=={file.version}": listing.build_requires(file) for name, file in chosen.items()}
 
 
 def merged(sets: Mapping[str, Sequence[Distribution]]) -> tuple[Distribution, ...]:
@@ -212,7 +212,7 @@ def resolve_versions(request: WheelRequest, mirrors: Mirrors, preferred: Mapping
     """
     own = replace(request, indexes=())
     try:
-        return _asked(own, mirrors, preferred, {})
+        return _resolved(own, mirrors, preferred, {})
     except uv.Unsatisfied as error:
         if not request.indexes:
             raise _with_neighbours(error, own, {}, mirrors) from None
@@ -224,7 +224,7 @@ def resolve_versions(request: WheelRequest, mirrors: Mirrors, preferred: Mapping
     notify(f"{missing.message}; trying the recipe's indexes too")
     with guarded(mirrors, mirrors.own) as variables:
         try:
-            return _asked(request, mirrors, preferred, variables)
+            return _resolved(request, mirrors, preferred, variables)
         except uv.Unsatisfied as error:
             if unreachable:
                 raise IndexUnreachable(error, unreachable, own.requirements) from None
@@ -262,7 +262,7 @@ def _other_torch(requirement: str) -> str:
     return f"PyPI's torch {public} is built for CUDA {release.default}: pin {public} to use it"
 
 
-def _asked(
+def _resolved(
     request: WheelRequest, mirrors: Mirrors, preferred: Mapping[str, str], variables: Mapping[str, str]
 ) -> list[uv.Package]:
     """Resolve, without unreachable indexes of the user if that is possible."""

@@ -62,7 +62,7 @@ class Package:
 class Unsatisfied(SourceError):
     """No choice of versions meets the requirements. `projects` are those that uv names: NAME or NAME==VERSION.
 
-    `unusable` are the requirements of which it says that no release has a usable wheel.
+    `unusable` are the requirements for which it reports no release with a usable wheel.
     """
 
     projects: tuple[str, ...] = ()
