@@ -154,8 +154,8 @@ def parse(text: str, where: str = "Dockerfile") -> Dockerfile:
         instructions = [_instruction(node) for node in tree.instructions]
     except ValueError as error:
         line = getattr(error, "line", None)
-        what = re.sub(r"^Dockerfile parse error( on line \d+)?: ", "", str(error))
-        raise UsageError(what[:300], f"{where}:{line}" if line else where) from None
+        message = re.sub(r"^Dockerfile parse error( on line \d+)?: ", "", str(error))
+        raise UsageError(message[:300], f"{where}:{line}" if line else where) from None
     arguments = []
     stages: list[Stage] = []
     for instruction in instructions:
@@ -313,8 +313,8 @@ class Evaluation:
                 raise self._error(f"{instruction.name} is not supported")
             yield instruction, perform(instruction)
 
-    def _error(self, what: str, hint: str = "") -> UsageError:
-        return UsageError(what, f"{self._words.where}:{self._line}", hint)
+    def _error(self, message: str, hint: str = "") -> UsageError:
+        return UsageError(message, f"{self._words.where}:{self._line}", hint)
 
     def _word(self, text: str) -> str:
         return self._words.word(text, self.settings.variables, self._line)

@@ -126,8 +126,8 @@ class _Use:
             if entry.role == "image":
                 return f"replaced by a newer build of {entry.owner}" if entry.owner else "replaced by a newer build"
             return "" if entry.build in self._cached else f"left by an earlier build of {entry.owner}"
-        whys = [self._why(name, entry) for name in names]
-        return whys[0] if all(whys) else ""
+        reasons = [self._why(name, entry) for name in names]
+        return reasons[0] if all(reasons) else ""
 
     def _why(self, name: str, entry: MadeEntry) -> str:
         repository, _, tag = name.rpartition(":")

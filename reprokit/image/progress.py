@@ -85,8 +85,8 @@ class BuildDisplay(ProgressDisplay):
         if self._gateway:
             rate = self._meter.rate(now, self._gateway.bytes_served)
             numbers += f"  {size(self._gateway.bytes_served)}" + (f", {size(rate)}/s" if rate >= 1 else "")
-        what = title(self._step, self._most - len(numbers) - 2) if self._step else "preparing"
-        text = Text(f"{what}  {numbers}", style="bold", no_wrap=True, overflow="ellipsis")
+        heading = title(self._step, self._most - len(numbers) - 2) if self._step else "preparing"
+        text = Text(f"{heading}  {numbers}", style="bold", no_wrap=True, overflow="ellipsis")
         if self._last:
             text.append(f"\n  {self._last[: self._most - 2]}", style="not bold dim")
         return text

@@ -81,9 +81,9 @@ def main() -> None:
         answer = {"error": "it needs too much memory", "line": 0}
     except RecursionError:
         answer = {"error": "it is nested too deeply", "line": 0}
-    left = memoryview(json.dumps(answer).encode())
-    while left:
-        left = left[os.write(1, left) :]
+    unsent = memoryview(json.dumps(answer).encode())
+    while unsent:
+        unsent = unsent[os.write(1, unsent) :]
 
 
 def confine() -> None:

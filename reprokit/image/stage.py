@@ -370,9 +370,9 @@ class Accounts:
         uid, primary, *_ = self.identity(name, where)
         return uid, self.group(group, where) if group else primary
 
-    def _number(self, text: str, what: str, where: str) -> int:
+    def _number(self, text: str, account: str, where: str) -> int:
         if not re.fullmatch(r"\d{1,9}", text):
-            raise UsageError(f"the image has no {what} {text[:60]!r}", where)
+            raise UsageError(f"the image has no {account} {text[:60]!r}", where)
         return int(text)
 
     def _entries(self, file: str, fields: int) -> Iterator[list[str]]:

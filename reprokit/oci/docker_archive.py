@@ -192,12 +192,12 @@ def _unpacked(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]
 
 
 def _counted(first: bytes, body: Iterator[bytes], size: int) -> Iterator[bytes]:
-    left = size - len(first)
+    missing = size - len(first)
     yield first
     for block in body:
-        left -= len(block)
+        missing -= len(block)
         yield block
-    if left:
+    if missing:
         raise EOFError("cut off in a layer")
 
 

@@ -77,8 +77,8 @@ class Files:
             elif base.startswith(_META):
                 continue
             elif base.startswith(_REMOVED):
-                gone = posixpath.normpath(posixpath.join(folder, base[len(_REMOVED) :]))
-                removed = [*self._below(gone), gone]
+                hidden = posixpath.normpath(posixpath.join(folder, base[len(_REMOVED) :]))
+                removed = [*self._below(hidden), hidden]
                 if base == f"{_REMOVED}.." or not new.isdisjoint(removed):
                     raise UsageError(f"a layer is damaged: engines understand {path[:200]} differently", where)
                 self._remove(removed)

@@ -246,12 +246,12 @@ class Gateway:
         """The mirrors to try first for a file of a distribution's archive: the user's, then the host's own."""
         return [urlsplit(url) for url in self.mirrors.archive(address.geturl(), self.archives)]
 
-    def unreached(self, what: str) -> NoConnection | None:
-        """The error for `what` if requested hosts of an archive cannot be reached: apt does not name them."""
+    def unreached(self, failure: str) -> NoConnection | None:
+        """The error for `failure` if requested hosts of an archive cannot be reached: apt does not name them."""
         failures = {host: why for host in sorted(self.hosts) if (why := self.store.lost.last_failure(f"http://{host}"))}
         if not failures:
             return None
-        return NoConnection(f"{what}: no connection to {listed(failures)}", hint=mirror_hint("apt"))
+        return NoConnection(f"{failure}: no connection to {listed(failures)}", hint=mirror_hint("apt"))
 
     def server(self, address: SplitResult) -> InputServer | None:
         """The set that an address names, else any set of its host, which refuses addresses of other builds."""
@@ -457,13 +457,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def body(self) -> Iterator[bytes]:
         """The request's body of known length in blocks."""
-        left = int(self.headers.get("Content-Length") or 0)
-        while left > 0:
-            block = self.rfile.read(min(left, _BLOCK))
+        remaining = int(self.headers.get("Content-Length") or 0)
+        while remaining > 0:
+            block = self.rfile.read(min(remaining, _BLOCK))
             if not block:
                 self.close_connection = True
                 return
-            left -= len(block)
+            remaining -= len(block)
             yield block
 
     def discard_body(self) -> None:

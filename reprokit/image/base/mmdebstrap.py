@@ -114,9 +114,9 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
     """mmdebstrap's output as one error."""
     text = "\n".join(lines)
     first = next((ln for ln in lines if ln.startswith(("E: ", "W: GPG error", "Err:"))), lines[-1] if lines else "")
-    what = f"{release.name} could not be bootstrapped: {first}"
+    fault = f"{release.name} could not be bootstrapped: {first}"
     if "NO_PUBKEY" in text or "keyring" in first:
-        return EngineError(what, hint=f"install the package {release.distribution}-archive-keyring or ubuntu-keyring")
+        return EngineError(fault, hint=f"install the package {release.distribution}-archive-keyring or ubuntu-keyring")
     if "No space left" in text:
         return EngineError(f"{release.name} could not be bootstrapped: no space left", hint="free space below $TMPDIR")
     if re.search(
@@ -127,12 +127,12 @@ def explain(lines: list[str], release: Release) -> ReprokitError:
             "the distribution's archive cannot be reached; `reprokit config` shows the mirrors and proxies in force; "
             "set http_proxy if this host needs a proxy"
         )
-        return SourceError(what, hint=hint)
+        return SourceError(fault, hint=hint)
     if re.search("Permission denied|Operation not permitted", first):
-        return EngineError(what, hint="set TMPDIR to a folder that you can write, such as /tmp")
+        return EngineError(fault, hint="set TMPDIR to a folder that you can write, such as /tmp")
     if "does not have a Release file" in text or "404" in text:
-        return SourceError(what, hint="the release may have left its archive; use a registry that has the base image")
-    return SourceError(what)
+        return SourceError(fault, hint="the release may have left its archive; use a registry that has the base image")
+    return SourceError(fault)
 
 
 def resolve(release: Release, store: Store) -> Bootstrap:

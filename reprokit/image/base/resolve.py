@@ -6,7 +6,6 @@ A lock names its digest or packages, from which the same base can be made again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import bundled
@@ -241,8 +240,9 @@ def moved_base(engine: Engine, base: Base, store: Store) -> list[UpstreamChange]
         raise not_served(base.reference, tried)
     if digest == base.digest:
         return []
-    what: Literal["changed", "vanished"] = "changed" if digest else "vanished"
-    return [UpstreamChange("base", base.reference, base.digest or "", digest or "", what)]
+    return [
+        UpstreamChange("base", base.reference, base.digest or "", digest or "", "changed" if digest else "vanished")
+    ]
 
 
 def successor_base(base: Base, store: Store) -> tuple[Base, tuple[str, ...]]:

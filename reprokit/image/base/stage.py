@@ -166,14 +166,14 @@ def _needed(stanzas: Iterable[str], first: Iterable[str]) -> frozenset[str]:
         for provided in (name, *_names(fields.get("provides", ""))):
             having.setdefault(provided, set()).add(name)
     required = {name for name, fields in packages.items() if fields.get("essential") == "yes"}
-    left = [(name, first) for name in required]
-    while left:
-        name, relations = left.pop()
+    pending = [(name, first) for name in required]
+    while pending:
+        name, relations = pending.pop()
         for relation in relations:
             for needed in _names(packages[name].get(relation, "")):
                 new = having.get(needed, set()) - required
                 required |= new
-                left += [(package, _NEEDS) for package in new]
+                pending += [(package, _NEEDS) for package in new]
     return frozenset(required)
 
 

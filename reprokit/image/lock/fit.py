@@ -86,14 +86,14 @@ def errors_of(target: Target, force: bool, lock: VariantLock | None = None) -> l
     faults = [finding for finding in findings(target, resolved) if finding.severity == "error"]
     errors = [in_words(finding) for finding in faults]
     if errors and not force:
-        ways = [f"find pins that work with `reprokit check {target.label}`"]
+        remedies = [f"find pins that work with `reprokit check {target.label}`"]
         names = (subject.partition("=")[0] for finding in faults for subject in finding.subjects)
         wheels = [n for n in dict.fromkeys(names) if n not in NOT_ON_PYPI and _is_locked(resolved.get(n))]
         if wheels:
             again = " ".join(f"--update {name.replace('_', '-')}" for name in wheels)
-            ways.append(f"resolve wheels again with `reprokit lock {target.label} {again}`")
-        ways.append(f"{'lock' if lock else 'build'} anyway with --force")
-        raise WorkFailed("\n  ".join([f"{target.label} cannot work:", *errors]), hint=", or ".join(ways))
+            remedies.append(f"resolve wheels again with `reprokit lock {target.label} {again}`")
+        remedies.append(f"{'lock' if lock else 'build'} anyway with --force")
+        raise WorkFailed("\n  ".join([f"{target.label} cannot work:", *errors]), hint=", or ".join(remedies))
     for error in errors:
         notify(f"ignored because of --force: {error}")
     return errors

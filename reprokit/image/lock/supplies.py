@@ -70,11 +70,10 @@ class Supplier:
         try:
             self.files(lock.locked_inputs())
         except FetchFailed as failed:
-            gone = _gone(lock, failed)
-            if not gone:
+            if not (packages := _dropped_packages(lock, failed)):
                 raise
             if not drift:
-                raise dropped(gone, label) from None
+                raise dropped(packages, label) from None
             now, drifted = self.drifted(engine, lock, rendered)
         self.commits(now)
         served = ServedSet(rendered.sets, **{kind.name: getattr(now, kind.name) for kind in all_kinds()})
@@ -94,7 +93,7 @@ class Supplier:
         return now, drift
 
 
-def _gone(lock: VariantLock, failed: FetchFailed) -> list[AptPackage]:
+def _dropped_packages(lock: VariantLock, failed: FetchFailed) -> list[AptPackage]:
     """The apt packages that a mirror has dropped and no other served. Other mirrors may have failed otherwise."""
     missing = {f.locked.sha256 for f in failed.failures if any(refusal.gone for refusal in f.refusals.values())}
     bootstrap = lock.base.bootstrap.packages if lock.base.bootstrap else ()

@@ -197,8 +197,8 @@ class Answer:
 
     def close(self) -> None:
         """Return the connection to the pool if the rest of the body costs less than a new connection."""
-        left = self._response.length_remaining
-        if left is not None and left <= _DRAINED:
+        remaining = self._response.length_remaining
+        if remaining is not None and remaining <= _DRAINED:
             self._response.drain_conn()
         self._response.close()
 

@@ -261,8 +261,8 @@ def not_stored(inputs: Sequence[LockedInput]) -> SourceError:
     """The error of an offline run for files that are not in the store."""
     names = ", ".join(locked.name for locked in inputs[:_MOST_NAMED])
     more = f" and {len(inputs) - _MOST_NAMED} more" if len(inputs) > _MOST_NAMED else ""
-    what = "a file is" if len(inputs) == 1 else f"{len(inputs)} files are"
-    return SourceError(f"{what} not in the store: {names}{more}", hint="`reprokit fetch` downloads them")
+    subject = "a file is" if len(inputs) == 1 else f"{len(inputs)} files are"
+    return SourceError(f"{subject} not in the store: {names}{more}", hint="`reprokit fetch` downloads them")
 
 
 def _cause(failure: Unobtainable) -> tuple[str, Refusal]:

@@ -73,9 +73,9 @@ class Tally:
             rate = self._meter.rate(now, self.received)
             measured = now - self._meter.samples[0][0] >= 2
             done = self._done_bytes + sum(offset for _, offset in under_way)
-            left = (self.size - done) / rate if rate > 0 and measured else None
+            left_s = (self.size - done) / rate if rate > 0 and measured else None
             names = tuple(name for name, _ in under_way)
-            return Progress(self._done_files, self.files, done, self.size, rate, left, names)
+            return Progress(self._done_files, self.files, done, self.size, rate, left_s, names)
 
 
 class FetchDisplay(ProgressDisplay):

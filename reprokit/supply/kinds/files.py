@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from reprokit.config.templates import file_fields, filled
 from reprokit.errors import SourceError
@@ -93,8 +93,8 @@ def changed_files(files: Sequence[PlainFile], settings: Settings) -> list[Upstre
                     unanswered.append(f"{url}: {refusal.why}")
         if answered:
             return None
-        what: Literal["unknown", "vanished"] = "unknown" if unanswered else "vanished"
-        return UpstreamChange("files", file.name, file.sha256, "; ".join(unanswered), what)
+        upstream = "; ".join(unanswered)
+        return UpstreamChange("files", file.name, file.sha256, upstream, "unknown" if upstream else "vanished")
 
     with Client(settings) as client, ThreadPoolExecutor(_AT_ONCE) as pool:
         return sorted(filter(None, pool.map(change_of, files)))

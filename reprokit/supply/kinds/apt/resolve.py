@@ -124,8 +124,8 @@ class BaseApt:
         texts = (part.decode("utf-8", "replace") for part in (output, errors))
         return CommandResult(code, *(redact(text) for text in texts))
 
-    def _refuse(self, what: str, hint: str) -> NoReturn:
-        raise SourceError(f"the package manager of {self.base.reference} {what}", hint=hint)
+    def _refuse(self, fault: str, hint: str) -> NoReturn:
+        raise SourceError(f"the package manager of {self.base.reference} {fault}", hint=hint)
 
     def _end_late(self) -> None:
         self._is_late = True

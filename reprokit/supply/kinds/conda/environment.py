@@ -108,10 +108,10 @@ class PackedFile:
 
     def blocks(self) -> Iterator[bytes]:
         with self.opened() as file:
-            left = self.size
-            while left:
-                block = file.read(min(left, _BLOCK))
-                left -= len(block)
+            remaining = self.size
+            while remaining:
+                block = file.read(min(remaining, _BLOCK))
+                remaining -= len(block)
                 yield block
 
 

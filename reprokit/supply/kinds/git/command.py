@@ -294,9 +294,9 @@ def _failure(code: int, lines: list[str], seconds: int | None = None) -> Excepti
     return GitFailed(first_cause(lines))
 
 
-def _exceeded(limit: Limit, what: str, most: int | None = None) -> ReprokitError:
+def _exceeded(limit: Limit, unit: str, most: int | None = None) -> ReprokitError:
     hint = f"if you trust the repository, raise the limit: {limit.variable}={2 * limit.most}"
-    return UsageError(f"git takes more than {most or limit.most} {what}", hint=hint)
+    return UsageError(f"git takes more than {most or limit.most} {unit}", hint=hint)
 
 
 def _disk_is_full(lines: list[str]) -> bool:

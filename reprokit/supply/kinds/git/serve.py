@@ -66,11 +66,11 @@ def archive_of(commit: Commit, store: Store) -> Path:
 
 def _write(out: tarfile.TarFile, top: Commit, store: Store) -> None:
     """Add the files of a commit and of its submodules, within limits: small repositories can name endless paths."""
-    left = [(top.commit, top)]
+    pending = [(top.commit, top)]
     packed: dict[Commit, int] = {}
     paths = entries = unpacked = 0
-    while left:
-        below, commit = left.pop()
+    while pending:
+        below, commit = pending.pop()
         packed[commit] = packed_size(folder_of(commit, store))
         for member, content in _files(commit, store, below):
             entries, unpacked = entries + 1, unpacked + member.size
@@ -80,7 +80,7 @@ def _write(out: tarfile.TarFile, top: Commit, store: Store) -> None:
         inner = submodules_of(commit, store).items()
         paths += len(inner)
         check_count(paths, top.url)
-        left += [(f"{below}/{path}", c) for path, c in reversed(inner) if folder_of(c, store).is_dir()]
+        pending += [(f"{below}/{path}", c) for path, c in reversed(inner) if folder_of(c, store).is_dir()]
 
 
 def _files(commit: Commit, store: Store, below: str) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
@@ -199,10 +199,10 @@ def _send(handler: Handler, stdout: IO[bytes]) -> None:
 def _body(handler: Handler) -> Iterator[bytes]:
     """The request's body, unpacked. A malformed or too long body ends early and closes its connection."""
     blocks = _chunks(handler) if handler.headers.get("Transfer-Encoding") == "chunked" else handler.body()
-    left = GIT_REQUEST  # git keeps the commits that a request names in memory
+    allowed = GIT_REQUEST  # git keeps the commits that a request names in memory
     for block in _unpacked(blocks) if handler.headers.get("Content-Encoding") in ("gzip", "x-gzip") else blocks:
-        left -= len(block)
-        if left < 0:
+        allowed -= len(block)
+        if allowed < 0:
             handler.close_connection = True
             return
         yield block
@@ -220,15 +220,15 @@ def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
 def _chunks(handler: Handler) -> Iterator[bytes]:
     """Chunks as git sends them: without extensions and trailers."""
     while size := _CHUNK.fullmatch(handler.rfile.readline(_LONGEST_LINE)):
-        left = int(size[1], 16)
-        last = not left
-        while left:
-            block = handler.rfile.read(min(left, _BLOCK))
+        remaining = int(size[1], 16)
+        last = not remaining
+        while remaining:
+            block = handler.rfile.read(min(remaining, _BLOCK))
             if not block:
                 break
-            left -= len(block)
+            remaining -= len(block)
             yield block
-        if left or handler.rfile.readline(2) != b"\r\n":
+        if remaining or handler.rfile.readline(2) != b"\r\n":
             break
         if last:
             return

@@ -338,11 +338,11 @@ def _too_young(error: uv.Unsatisfied, request: WheelRequest, mirrors: Mirrors) -
         ]
         first = min((file.uploaded for file in files if file.uploaded), default="")
         if files and not first:
-            what = f"{index} gives no upload times, so it has no {requirement} of {day}"
-            return what, "use an index with upload times (PEP 700), or `--as-of now`"
+            fault = f"{index} gives no upload times, so it has no {requirement} of {day}"
+            return fault, "use an index with upload times (PEP 700), or `--as-of now`"
         if first > time:
-            what = f"{index} has no {requirement} of {day} for Python {python}: the first was uploaded on {first[:10]}"
-            return "; ".join(filter(None, [what, base])), hint
+            fault = f"{index} has no {requirement} of {day} for Python {python}: the first was uploaded on {first[:10]}"
+            return "; ".join(filter(None, [fault, base])), hint
     return (f"{base}, so no index has a wheel for it of {day}", hint) if base else None
 
 
