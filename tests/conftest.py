@@ -22,7 +22,7 @@ from reprokit.image.base.resolve import locked_base
 from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.lock.model import Base
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support import slurm
 from tests.support.disk import Disk

@@ -19,8 +19,8 @@ def config(
 ) -> None:
     """Show the mirrors and proxies in force, and the source of each."""
     from reprokit.errors import SourceError, UsageError
+    from reprokit.supply.mirrors import Mirrors
     from reprokit.supply.mirrors.effective import PUBLIC, WAYS, lines
-    from reprokit.supply.mirrors.places import Mirrors
     from reprokit.supply.store import Store
 
     if init:

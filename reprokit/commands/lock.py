@@ -163,7 +163,7 @@ def _list_outdated(targets: Sequence[Target], as_json: bool) -> None:
     from reprokit.errors import SourceError
     from reprokit.image.lock.outdated import outdated as find_moved
     from reprokit.image.lock.read import needed_lock
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
     from reprokit.supply.store import Store
 
     locks = [needed_lock(target) for target in targets]

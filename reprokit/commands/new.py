@@ -67,7 +67,7 @@ def imported(name: str, source: str, commit: str, as_of: str) -> tuple[ImportedR
     """The recipe of a repository, with a summary of what was decided, and what finds versions for its repair."""
     from reprokit.compat.facts import bundled
     from reprokit.importing.tree import moment_of, opened
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
     from reprokit.supply.store import Store
 
     try:

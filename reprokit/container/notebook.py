@@ -179,7 +179,7 @@ def install(engine: Engine, container: str, python: Python) -> None:
     from reprokit.supply.fetch.pool import fetch_all
     from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
     from reprokit.supply.kinds.wheels.resolve import resolve_wheels
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
     from reprokit.supply.store import Store
 
     notify("the image has no Jupyter: fetching it for this container (the image is not changed)")

@@ -36,7 +36,7 @@ from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.gateway import Gateway, Recorder, locked, pass_all, recipe_lines
 from reprokit.supply.lock.file import lock_path
 from reprokit.supply.lock.model import VariantLock
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 
 

@@ -13,7 +13,7 @@ from reprokit.supply.kinds.git.resolve import lock_commits
 from reprokit.supply.kinds.wheels import requests_of
 from reprokit.supply.kinds.wheels.resolve import merged, resolve_wheels, wheels_within_facts
 from reprokit.supply.lock.model import Distribution, GitCommit, VariantLock
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import key_of
 

@@ -24,7 +24,7 @@ from reprokit.supply.kinds.wheels.listing import reached
 from reprokit.supply.kinds.wheels.platform import Platform
 from reprokit.supply.kinds.wheels.resolve import no_connection
 from reprokit.supply.kinds.wheels.uv import Unreachable, Unsatisfied
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 
 _PYTHONS = 3
 

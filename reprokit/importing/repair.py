@@ -24,7 +24,7 @@ from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.listing import Listing
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import resolve_versions
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.untrusted.terminal import markdown
 
 

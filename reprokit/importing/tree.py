@@ -22,7 +22,7 @@ from reprokit.supply.kinds.git.command import GitFailed, git, run_git
 from reprokit.supply.kinds.git.fetch import ensure, git_environment, unread
 from reprokit.supply.kinds.git.store import borrowing_repository, folder_of
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import Limit
 

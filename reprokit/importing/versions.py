@@ -32,7 +32,7 @@ from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.listing import ListedFile, Listing
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, resolve_versions, within_facts
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 
 # After every upload.
 ANY_TIME = "9999-01-01T00:00:00Z"

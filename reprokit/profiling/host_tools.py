@@ -37,7 +37,7 @@ def py_spy(engine: Engine) -> bytes:
     from reprokit.supply.fetch.pool import fetch_all
     from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
     from reprokit.supply.kinds.wheels.resolve import resolve_wheels
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
     from reprokit.supply.store import Store
 
     store = Store()

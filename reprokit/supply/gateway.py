@@ -48,7 +48,7 @@ from reprokit.untrusted.limits import GATEWAY_NAME, GATEWAY_NAMES
 if TYPE_CHECKING:
     from reprokit.supply.fetch.http import Answer
     from reprokit.supply.kinds.kind import InputServer
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
     from reprokit.supply.served_set import ServedSet
     from reprokit.supply.store import Store
 

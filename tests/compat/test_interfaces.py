@@ -15,7 +15,7 @@ from reprokit.config import Configuration
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.kinds.wheels.listing import Listing
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.performance import interfaces as maker
 from tests.support.fetching import HOSTS

@@ -18,7 +18,7 @@ from reprokit.errors import ReprokitError
 from reprokit.image.base.resolve import BaseImage
 from reprokit.recipe.find import Target, target
 from reprokit.supply.gateway import Gateway
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.images import built
 from tests.support.names import unique

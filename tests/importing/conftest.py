@@ -19,7 +19,7 @@ from reprokit.importing.python_choice import candidates
 from reprokit.importing.reading import ReaderProcess
 from reprokit.importing.tree import FolderTree
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS
 from tests.support.json_index import Index

@@ -10,7 +10,7 @@ from reprokit.compat.facts import bundled
 from reprokit.importing.recipe_of import recipe_of
 from reprokit.importing.tree import moment_of
 from reprokit.recipe.load import load_text
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.json_index import Index
 

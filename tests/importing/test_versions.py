@@ -16,7 +16,7 @@ from reprokit.importing.repair import WheelChanges
 from reprokit.importing.versions import versions_of
 from reprokit.recipe.model import Variant
 from reprokit.supply.kinds.wheels.platform import Platform
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from tests.support.json_index import Index
 
 

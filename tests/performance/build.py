@@ -47,7 +47,7 @@ def serve(label: str) -> None:
     from reprokit.image.render import render
     from reprokit.recipe.find import target as find_target
     from reprokit.supply.gateway import Gateway, locked
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
     from reprokit.supply.store import Store
 
     target, store = find_target(label), Store()

@@ -31,7 +31,7 @@ from reprokit.recipe import find
 from reprokit.smoke.repair import attempt as attempted
 from reprokit.smoke.run import fresh_container
 from reprokit.supply.kinds.wheels.listing import Listing
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 
 LIST = Path(__file__).with_name("repositories.txt")

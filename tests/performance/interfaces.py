@@ -28,7 +28,7 @@ from reprokit.compat.interfaces import FOLDER
 from reprokit.compat.version import key, series
 from reprokit.supply.fetch.http import Client
 from reprokit.supply.kinds.wheels.listing import ListedFile, Listing
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 
 # Projects on the package index by the package that they are.

@@ -29,7 +29,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import lock_wheels
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from reprokit.untrusted import addresses
 from reprokit.untrusted.addresses import NotPublic, Own, check_for_proxy, connect, is_public

@@ -15,7 +15,7 @@ from reprokit.errors import ReprokitError, SourceError
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.conda.environment import environment
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask

@@ -18,7 +18,7 @@ from reprokit.supply.gateway import Gateway, Recorder, locked
 from reprokit.supply.kinds.git import serve
 from reprokit.supply.kinds.git.store import tree_of
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support import asking

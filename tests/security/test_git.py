@@ -22,7 +22,7 @@ from reprokit.supply.kinds.git.resolve import changed_commits, commit_of, lock_g
 from reprokit.supply.kinds.git.store import folder_of, has_commit, submodule_url, submodules_of
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.forge import Forge
 from tests.support.rendering import COMMIT, source, target

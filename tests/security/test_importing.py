@@ -23,7 +23,7 @@ from reprokit.importing.tree import CommitTree, FolderTree, moment_of
 from reprokit.recipe.load import load_text
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from tests.support import logs
 from tests.support.fetching import HOSTS
 from tests.support.json_index import Index

@@ -22,7 +22,7 @@ from reprokit.image.events import OutputLine
 from reprokit.image.lock import supplies
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import Base, VariantLock
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.asking import ask
 from tests.support.builds import Builds, root_file_system

@@ -22,7 +22,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import resolve_wheels
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment

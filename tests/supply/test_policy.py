@@ -10,7 +10,7 @@ import yaml
 
 from reprokit.recipe.model import Variant
 from reprokit.supply.gateway import Gateway, RecordedDownload, Recorder, locked, recipe_lines
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.asking import ask, authorization, connect, environment
 from tests.support.fetching import LOCAL

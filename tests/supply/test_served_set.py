@@ -7,7 +7,7 @@ from pydantic import ValidationError
 
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask

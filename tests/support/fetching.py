@@ -15,7 +15,7 @@ from reprokit.supply.fetch.pool import Fetched, fetch_all
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from reprokit.untrusted.addresses import Own
 

@@ -18,7 +18,7 @@ from reprokit.image.inputs import Inputs
 from reprokit.image.render import Rendered
 from reprokit.image.run import BuildOptions, BuildRun
 from reprokit.supply.gateway import Gateway, Policy, locked
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import target_of

@@ -20,7 +20,7 @@ from reprokit.supply.kinds.git.store import tree_of
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import KINDS, Base, GitCommit, Lock, PlainFile, VariantLock
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 
 RECIPE = """\

@@ -18,8 +18,8 @@ from reprokit.doctor.findings import error, info, warning
 from reprokit.doctor.shell import clipped
 from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.mirrors.effective import PUBLIC, WAYS, Line, MirrorAnswer, ask, lines, silent_kinds
-from reprokit.supply.mirrors.places import Mirrors
 from reprokit.supply.store import Store
 
 _HOST = "github.com"

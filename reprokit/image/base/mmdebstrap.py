@@ -21,7 +21,7 @@ from reprokit.redact import redact
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt.resolve import as_of, packages_of
 from reprokit.supply.lock.model import Bootstrap
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 
 # The first word of each line of a hook's output.

@@ -22,7 +22,7 @@ from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.kinds.apt.install import changed_packages, drifts
 from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import Base
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 
 

@@ -28,7 +28,7 @@ from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
 from reprokit.supply.lock.file import SUFFIX, lock_text, parse
 from reprokit.supply.lock.model import AptPackage, Base, VariantLock
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store, key_of
 
 _RESOLVED = "resolved"

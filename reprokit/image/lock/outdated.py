@@ -15,7 +15,7 @@ from reprokit.recipe.find import Target
 from reprokit.supply.kinds import all_kinds
 from reprokit.supply.kinds.kind import Tools, UpstreamChange
 from reprokit.supply.lock.model import VariantLock
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 
 
 def outdated(

@@ -34,7 +34,7 @@ from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.lock.file import changing, check_writable, lock_path, write
 from reprokit.supply.lock.model import PlainFile, RecordFile, VariantLock
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 
 

@@ -24,7 +24,7 @@ from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.lock.file import complete, lock_path
 from reprokit.supply.lock.model import AptPackage, Base, VariantLock
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 

@@ -19,7 +19,7 @@ from reprokit.supply.site import Content, Site
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 _AT_ONCE = 8
 

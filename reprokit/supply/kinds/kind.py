@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reprokit.supply.kinds.apt.install import AptInstall, FollowedSets
     from reprokit.supply.kinds.wheels.platform import Platform
     from reprokit.supply.lock.model import GitCommit, VariantLock
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import DOCUMENT, Limit
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 ADDRESS = "https://zenodo.org"
 # A record takes 100 files.

@@ -17,7 +17,7 @@ from reprokit.redact import redact
 from reprokit.supply.fetch.http import Client, Refusal
 from reprokit.supply.kinds.conda import PUBLIC_CHANNEL
 from reprokit.supply.kinds.wheels.index import is_page, path_of
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 
 _AT_ONCE = 8
 _MOST_BYTES = 1 << 20

@@ -11,8 +11,8 @@ import pytest
 from reprokit.doctor.checks import network
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.kinds.wheels.pip import PipSettings
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.mirrors.effective import Line, MirrorAnswer
-from reprokit.supply.mirrors.places import Mirrors
 from tests.support.examined import FakeMachine
 
 LINE = Line("apt", "http://me:hunter2@mirror.test/{path}", "config.yaml:3")

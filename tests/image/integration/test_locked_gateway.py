@@ -21,7 +21,7 @@ from reprokit.supply.fetch.pool import fetch_all
 from reprokit.supply.kinds.apt.resolve import lock_apt
 from reprokit.supply.kinds.kind import Tools
 from reprokit.supply.lock.model import PlainFile
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.builds import rendered

@@ -24,7 +24,7 @@ from reprokit.recipe.find import Target, recipe_files
 from reprokit.recipe.load import load_text
 from reprokit.supply.kinds.apt.settings import AptSettings
 from reprokit.supply.lock import file as lock_file
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support import logs
 from tests.support.fuzzing import Watch, fuzzed, lines, spoilt, trees

@@ -22,7 +22,7 @@ from reprokit.supply.kinds.git.resolve import lock_git
 from reprokit.supply.kinds.git.serve import archive_of
 from reprokit.supply.kinds.git.store import folder_of, unpack
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.rendering import source
 from tests.support.repositories import Repositories

@@ -13,7 +13,7 @@ from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.files import changed_files, lock_file
 from reprokit.supply.kinds.kind import UpstreamChange
 from reprokit.supply.lock.model import PlainFile
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment

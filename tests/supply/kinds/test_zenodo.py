@@ -16,7 +16,7 @@ from reprokit.supply.fetch.pool import FetchFailed, fetch_all
 from reprokit.supply.kinds import zenodo
 from reprokit.supply.lock import file as lock_file
 from reprokit.supply.lock.model import Lock, PlainFile, RecordFile
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from reprokit.supply.upkeep import of_target
 from tests.support.fetching import local_mirrors

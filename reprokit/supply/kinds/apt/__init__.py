@@ -11,7 +11,7 @@ from reprokit.supply.locked_input import LockedInput
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
     from reprokit.supply.lock.model import AptPackage, VariantLock
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 
 class Apt(Kind):

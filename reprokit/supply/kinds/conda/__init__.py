@@ -16,7 +16,7 @@ from reprokit.supply.store import Store
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
     from reprokit.supply.lock.model import CondaPackage, VariantLock
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 # Where conda itself looks for channels that are named without an address.
 PUBLIC_CHANNEL = "https://conda.anaconda.org/{channel}"

@@ -33,7 +33,7 @@ from reprokit.untrusted.terminal import Output
 if TYPE_CHECKING:
     from rattler import Gateway, GenericVirtualPackage, RepoDataRecord
 
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 
 _SUBDIRS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}

@@ -14,7 +14,7 @@ from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntr
 if TYPE_CHECKING:
     from reprokit.recipe.model import Variant
     from reprokit.supply.lock.model import GitCommit, VariantLock
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 _GITHUB = re.compile(r"https://github\.com/([^/]+)/([^/]+?)(?:\.git)?/?")
 

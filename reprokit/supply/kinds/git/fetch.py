@@ -32,7 +32,7 @@ from reprokit.supply.store import key_of, unwritable
 from reprokit.untrusted.addresses import Own
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 _ATTEMPTS = 4
 _AT_ONCE = 4

@@ -22,7 +22,7 @@ from reprokit.supply.store import Store, key_of
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 T = TypeVar("T")
 _AT_ONCE = 8

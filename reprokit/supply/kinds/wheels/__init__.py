@@ -29,7 +29,7 @@ from reprokit.supply.store import Store
 if TYPE_CHECKING:
     from reprokit.supply.kinds.wheels.platform import WheelRequest
     from reprokit.supply.lock.model import Distribution, VariantLock
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 
 class Wheels(Kind):

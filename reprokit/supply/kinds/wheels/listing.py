@@ -28,7 +28,7 @@ from reprokit.untrusted.limits import Limit
 from reprokit.untrusted.tar import Stream, members
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 _SDIST = Limit("SDIST", 64 << 20)
 _METADATA = 1 << 20

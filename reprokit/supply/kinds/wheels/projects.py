@@ -28,7 +28,7 @@ from reprokit.supply.kinds.wheels.platform import WheelRequest
 from reprokit.supply.locked_input import Commit
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 _MOST = 1 << 20  # bytes of a project's file
 

@@ -36,7 +36,7 @@ from reprokit.supply.store import key_of
 from reprokit.untrusted.documents import understood
 
 if TYPE_CHECKING:
-    from reprokit.supply.mirrors.places import Mirrors
+    from reprokit.supply.mirrors import Mirrors
 
 
 _AT_ONCE = 8

@@ -11,7 +11,7 @@ import pytest
 from reprokit.errors import SourceError
 from reprokit.supply.gateway import Gateway
 from reprokit.supply.kinds.apt import deb
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask, environment

@@ -17,7 +17,7 @@ from reprokit.supply.kinds.apt.settings import (
     remembered,
 )
 from reprokit.supply.kinds.wheels.pip import PipSettings
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.asking import ask
 from tests.support.fetching import HOSTS

@@ -22,7 +22,7 @@ from reprokit.recipe.load import load_text
 from reprokit.supply.gateway import Gateway, pass_all
 from reprokit.supply.kinds.conda.environment import PLACE, Prefix, environment
 from reprokit.supply.lock.model import CondaPackage
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.served_set import ServedSet
 from reprokit.supply.store import Store
 from tests.support.asking import ask

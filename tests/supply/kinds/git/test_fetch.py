@@ -20,7 +20,7 @@ from reprokit.supply.kinds.git.fetch import ensure, fetch_git
 from reprokit.supply.kinds.git.store import folder_of
 from reprokit.supply.lock.model import GitCommit
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.disk import Disk
 from tests.support.git_server import GitServer
@@ -260,7 +260,7 @@ from pathlib import Path
 from reprokit.config import Configuration
 from reprokit.supply.kinds.git.fetch import ensure
 from reprokit.supply.locked_input import Commit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 places = Mirrors(Store(Path(sys.argv[1])), Configuration())
 ensure([Commit(*sys.argv[2:])], places)

@@ -9,7 +9,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import AsOf, Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import lock_wheels
 from reprokit.supply.lock.model import Distribution
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import local_mirrors
 from tests.support.wheels import PYTHON_311, Lock

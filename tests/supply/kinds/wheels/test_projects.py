@@ -14,7 +14,7 @@ from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import WheelRequest
 from reprokit.supply.kinds.wheels.resolve import lock_wheels
 from reprokit.supply.lock.model import GitCommit
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS
 from tests.support.json_index import Index

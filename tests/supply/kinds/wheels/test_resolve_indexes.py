@@ -16,7 +16,7 @@ from reprokit.supply.kinds.wheels import uv
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.kinds.wheels.platform import Platform, WheelRequest
 from reprokit.supply.kinds.wheels.resolve import IndexUnreachable, changed_wheels
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store, sha256_of
 from tests.support.fetching import local_mirrors
 from tests.support.json_index import Index

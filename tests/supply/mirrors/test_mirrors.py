@@ -16,7 +16,7 @@ from reprokit.supply.kinds.apt.settings import AptSettings, remember_archive
 from reprokit.supply.kinds.wheels import index as wheels
 from reprokit.supply.kinds.wheels.pip import PipSettings
 from reprokit.supply.locked_input import LockedInput
-from reprokit.supply.mirrors.places import Mirrors
+from reprokit.supply.mirrors import Mirrors
 from reprokit.supply.store import Store
 from tests.support.fetching import HOSTS
 from tests.support.upstream import Upstream
