@@ -85,7 +85,7 @@ def image_name(target: Target) -> str:
 
 
 def failed_name(label: str) -> str:
-    """The name of the image that a failed step of NAME:VARIANT left. No variant contains two dashes in a row."""
+    """The name of the image that a failed step of NAME:VARIANT left. No variant's name contains two dashes in a row."""
     return f"reprokit/{label}--failed"
 
 

@@ -61,7 +61,7 @@ def record(engine: Engine, image_id: str, role: Role, owner: str) -> None:
 
 
 def step_name(key: str) -> str:
-    """The name of a step's image, with this installation's, so that `clean` finds images that were never recorded."""
+    """The name of a step's image. It names this installation, so that `clean` finds images that were never recorded."""
     return f"{_STEPS}:{key_of([str(paths.state()), os.getuid()])[:12]}-{key[:32]}"
 
 

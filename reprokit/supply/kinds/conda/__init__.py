@@ -66,7 +66,7 @@ class Conda(Kind):
 
 
 def channel_urls(mirrors: Iterable[str], channel: str) -> list[str]:
-    """Addresses of a conda channel, which have its subdirs."""
+    """Addresses of a conda channel; its subdirs are below them."""
     public = _PUBLIC_DEFAULTS if channel in _DEFAULTS else PUBLIC_CHANNEL
     return list(filled([*mirrors, public], {"channel": channel}))
 

@@ -168,7 +168,7 @@ def pack(folder: Path, commit: Commit, target: Path) -> tuple[str, ...]:
     with tempfile.TemporaryFile() as requested, target.open("wb") as out:
         requested.write(f"{commit.commit}\n".encode())
         requested.seek(0)
-        # One thread, because several find other deltas each time.
+        # One thread, because several threads find other deltas each time.
         options = ("--revs", "--stdout", "-q", "--threads=1", "--delta-base-offset")
         code, output = run_git(folder, "pack-objects", *options, source=requested, target=out)
     if code:
