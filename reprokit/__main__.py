@@ -10,11 +10,11 @@ from reprokit import interrupts
 
 
 def main() -> NoReturn:
-    """Run the command line. While its modules are imported there is nothing to clean up, so Ctrl-C just ends it."""
+    """Run the command line. During imports there is nothing to clean up, so Ctrl-C ends the process."""
     interrupts.fatal()
-    # What is imported stays: to look for garbage in it, here and at the end, would take a fifth of a verb's time.
+    # Imported modules stay: collecting garbage among them would take a fifth of a verb's time.
     gc.set_threshold(100_000)
-    # Else pydantic looks through all packages of the environment for plugins, and runs these.
+    # Else pydantic searches all packages for plugins, and runs them.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from reprokit import cli
 

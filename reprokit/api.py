@@ -1,7 +1,7 @@
-"""What the verbs do, as functions: the Python interface.
+"""The functions of the verbs: the Python interface.
 
 They take and return typed values, raise `reprokit.errors.ReprokitError`, and report to standard error, or to the
-function that is given to `reporting`.
+function passed to `reporting`.
 """
 
 from __future__ import annotations

@@ -19,9 +19,9 @@ from reprokit.errors import EngineError, ReprokitError
 from reprokit.untrusted.terminal import document, echo, escaped
 from reprokit.verbs import CONTINUED, VerbGroup
 
-# Verbs whose own failures do not replace the one that `explain --last` shows.
+# Failures of these verbs do not replace the one of `explain --last`.
 _NEVER_KEPT = ("completion", "explain", "help")
-# The environment of a completion script, which asks for the words that may follow.
+# Set by a completion script that requests the next words.
 _COMPLETES = "_REPROKIT_COMPLETE" in os.environ
 app = typer.Typer(
     cls=VerbGroup,
@@ -96,22 +96,22 @@ def main() -> NoReturn:
     if interrupted:
         verb = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
         _report("interrupted: the same command continues" if verb in CONTINUED else "interrupted")
-    gc.freeze()  # the system gets the memory back anyway
+    gc.freeze()  # the process ends: skip a last collection
     _drop_unwritten()
     sys.exit(code)
 
 
 def _open_closed_streams() -> None:
-    """Replace closed standard streams, as `>&-` leaves them, by /dev/null: other files would get their numbers."""
+    """Replace standard streams closed by `>&-` by /dev/null: other files would get their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
 def _drop_unwritten() -> None:
-    """Drop the output that a closed pipe or a full disk did not take: at the end Python would try to write it again.
+    """Drop output that a closed pipe or a full disk refused: Python would write it again at exit.
 
-    That fails, too, and makes the exit code 120.
+    That fails too, and makes the exit code 120.
     """
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -159,7 +159,7 @@ def _run() -> int:
 
 
 def _keep(error: ReprokitError) -> None:
-    """Keep the error for `explain --last`, if a verb runs and has not kept more than the error's text."""
+    """Keep the error for `explain --last`, if a verb runs and has not kept a longer log."""
     from reprokit.explain import last
 
     if last.VERB.get():
@@ -167,7 +167,7 @@ def _keep(error: ReprokitError) -> None:
 
 
 def _unexpected(error: Exception) -> int:
-    """Report an unexpected error; returns the exit code. A full disk and a folder that is closed can occur anywhere."""
+    """Report an unexpected error; returns the exit code. A full disk or an unreadable folder can occur anywhere."""
     from reprokit import paths
     from reprokit.doctor import bug_log
     from reprokit.host.disk import STORE_HINT, is_full
@@ -193,7 +193,7 @@ def _unexpected(error: Exception) -> int:
 
 
 def _report(*lines: str) -> None:
-    with contextlib.suppress(OSError):  # standard error is on the full disk, too: the exit code tells
+    with contextlib.suppress(OSError):  # standard error may be on the full disk: the exit code remains
         for line in lines:
             if line:
                 echo(line, err=True)

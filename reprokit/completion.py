@@ -16,14 +16,14 @@ def targets(incomplete: str) -> list[str]:
     name, colon, prefix = incomplete.partition(":")
     try:
         variants = find.targets(name) if colon else []
-        found = [t.label for t in variants if prefix or not t.variant.historic] if colon else find.recipe_names()
+        labels = [t.label for t in variants if prefix or not t.variant.historic] if colon else find.recipe_names()
     except ReprokitError:
         return []
-    return [f for f in found if f.startswith(incomplete)]
+    return [f for f in labels if f.startswith(incomplete)]
 
 
 def benchmarks(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The benchmarks of the target that the command line names before."""
+    """The benchmarks of the target on the command line."""
     from reprokit.recipe import find
 
     try:
@@ -38,10 +38,10 @@ def containers(incomplete: str) -> list[str]:
     from reprokit.engine import Engine
 
     try:
-        found = Engine.connect().containers(["reprokit.container"])
+        listed = Engine.connect().containers(["reprokit.container"])
     except ReprokitError:
         return []
-    return [container.name for container in found if container.name.startswith(incomplete)]
+    return [container.name for container in listed if container.name.startswith(incomplete)]
 
 
 def published(incomplete: str) -> list[str]:
@@ -66,7 +66,7 @@ def images_and_nodes(incomplete: str) -> list[str]:
 
 
 def choices(*values: str) -> Callable[[str], list[str]]:
-    """The values of an option that has only these, or that takes others besides."""
+    """Complete an option with these values; it may accept others."""
     return lambda incomplete: [value for value in values if value.startswith(incomplete)]
 
 

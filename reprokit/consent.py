@@ -1,4 +1,4 @@
-"""The user's consent to what they may not expect: asked for at a terminal, given by an option elsewhere."""
+"""The user's consent to unexpected actions, by a question at a terminal or by an option."""
 
 from __future__ import annotations
 

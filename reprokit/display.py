@@ -1,4 +1,4 @@
-"""Progress on a stream: lines, and on a terminal a part below them that is redrawn."""
+"""Progress on a stream: lines, and on a terminal a redrawn part below them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 # Reports bytes done and total.
 ByteProgress = Callable[[int, int], None]
 
-# A line that replaces the one before: `x: receiving objects 40 %`, `pulled 3 layers`, `x: 5 of 9 files done`.
+# A line that replaces the last one: `x: receiving objects 40 %`, `pulled 3 layers`, `x: 5 of 9 files done`.
 _SO_FAR = re.compile(r"\b\d+ %|^pulled \d+ layers|\b\d+ of \d+ files done")
 
 D = TypeVar("D", bound="ProgressDisplay")
 _EVERY_S = 5.0
-# The innermost is the last. Threads share them as they share the terminal; a ContextVar is unset there.
+# The innermost is the last. Threads share them with the terminal; a ContextVar would be unset in threads.
 _reporters: list[Callable[[str], None]] = []
 _displays: list[Callable[[str], None]] = []
 
@@ -42,7 +42,7 @@ def notify(*lines: str) -> None:
 
 @contextmanager
 def reporting(reporter: Callable[[str], None]) -> Iterator[None]:
-    """Pass what is reported meanwhile, one line a call, to `reporter`; threads may call it. No progress is shown."""
+    """Pass reports in the block, one line a call, to `reporter`; threads may call it. No progress is shown."""
     _reporters.append(reporter)
     try:
         yield
@@ -90,7 +90,7 @@ class ProgressDisplay:
             echo(line, file=self._stream)
 
     def often(self, name: str, line: str, state: str = "") -> None:
-        """Where there is no terminal, print a line if its `state` changes, and otherwise every few seconds."""
+        """Without a terminal, print a line if its `state` changes, else every few seconds."""
         now = time.monotonic()
         with self._lock:
             before, when = self._printed.get(name, ("", self._began))
@@ -104,7 +104,7 @@ class ProgressDisplay:
 
 
 class ClockDisplay(ProgressDisplay):
-    """A text, and before it how long the work has been running, and how long it will if that is known."""
+    """A text after the elapsed time and, if known, the expected time."""
 
     def __init__(self, stream: IO[str], text: str, expected_s: float = 0.0) -> None:
         super().__init__(stream)
@@ -119,7 +119,7 @@ class ClockDisplay(ProgressDisplay):
 
 
 class StepDisplay(ProgressDisplay):
-    """Notices, and below them the step that runs, with how far it is and for how long it has been running."""
+    """Notices, and below them the running step with its progress and elapsed time."""
 
     def __init__(self, stream: IO[str], every_s: float = _EVERY_S) -> None:
         super().__init__(stream, every_s)
@@ -164,7 +164,7 @@ def progress(text: str) -> Iterator[Callable[[int, int], None]]:
 
 @contextmanager
 def status(text: str, expected_s: float = 0.0) -> Iterator[None]:
-    """Show `text` with a clock and, if known, how long the work will take; without a terminal as a plain line."""
+    """Show `text` with a clock and, if known, the expected time; without a terminal as a plain line."""
     with ClockDisplay(sys.stderr, text, expected_s) as shown:
         if not shown.width:
             notify(text)

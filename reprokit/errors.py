@@ -8,8 +8,8 @@ from typing import Any
 class ReprokitError(Exception):
     """`message` is what is wrong, `where` the file, line, container or address, `hint` the command that fixes it.
 
-    `explanation` holds lines that name the cause, found in the output of what failed; `causes` are all that were found.
-    With `cause_known`, nobody looks for it in that output. With `log_kept`, `explain --last` has that output already.
+    `explanation` has lines that name the cause, from the output of the failed program; `causes` are all of them. With
+    `cause_known`, that output is not searched. With `log_kept`, `explain --last` has it already.
     """
 
     exit_code = 1
@@ -38,7 +38,7 @@ class UsageError(ReprokitError):
 
 
 class Absent(UsageError):
-    """Something that the work needs and nobody can make here, such as data that is not locked. `reproduce` skips it."""
+    """A requirement that this machine cannot make, such as data that is not locked. `reproduce` skips the step."""
 
 
 class EngineError(ReprokitError):
@@ -60,5 +60,5 @@ class NoConnection(SourceError):
 
 
 def unread(error: OSError | UnicodeDecodeError) -> str:
-    """Why a text file could not be read, without the number and the path that an OSError's own text has."""
+    """Why a text file could not be read, without the number and path in an OSError's text."""
     return str(error.strerror if isinstance(error, OSError) else error)

@@ -17,7 +17,7 @@ from reprokit.display import notify
 def file_lock(file: Path, waiting: str, how: int = fcntl.LOCK_EX) -> Iterator[None]:
     """Hold the lock `file`, in a private folder. `waiting` is reported if another process has it.
 
-    `how` is LOCK_EX to hold it alone, LOCK_SH to share it with others that do.
+    `how` is LOCK_EX for an exclusive lock, LOCK_SH for a shared one.
     """
     path, flags = paths.private(file.parent) / file.name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
     with os.fdopen(os.open(path, flags, 0o600), "r+b") as opened:

@@ -28,9 +28,9 @@ class Meter:
 
 def clock(seconds: float) -> str:
     """`1:02:03` or `2:03`."""
-    minutes, rest = divmod(int(seconds), 60)
+    minutes, secs = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
 
 
 def counted(number: int, name: str) -> str:

@@ -1,7 +1,7 @@
 """How this copy of reprokit was installed, and the command that adds one of its extras.
 
-Python's public index has an unrelated project called `reprokit`, so the distribution has a name of its own, and no
-command names it without the place that it came from.
+PyPI has an unrelated project `reprokit`, so the distribution has another name, and commands name it with the place
+that it came from.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COMMAND = "reprokit"
 def extra_command(extra: str) -> str:
     """The command that installs the extra into the environment that runs reprokit."""
     origin = _origin()
-    if not origin:  # from an index, a folder of wheels or a wheel that is gone
+    if not origin:  # from an index, a folder of wheels or a deleted wheel
         return shlex.join([*_pip(), *_requirements(extra)])
     editable = ["-e"] if origin.get("dir_info", {}).get("editable") else []
     source = _source(origin, extra)
@@ -50,7 +50,7 @@ def _origin() -> Mapping[str, Any]:
 
 
 def _source(origin: Mapping[str, Any], extra: str) -> str:
-    """What pip installs: a folder or wheel as a path, everything else as `NAME[EXTRA] @ URL`."""
+    """The argument of pip: a path for a folder or wheel, else `NAME[EXTRA] @ URL`."""
     url = str(origin["url"])
     if url.startswith("file:"):
         path = Path(unquote(urlsplit(url).path))
@@ -72,7 +72,7 @@ def _requirements(extra: str) -> list[str]:
 
 
 def _pip() -> list[str]:
-    """`pip install` if that is the pip of this environment, else with the Python that runs reprokit."""
+    """`pip install` if it is this environment's, else with the Python that runs reprokit."""
     pip = shutil.which("pip")
     mine = pip is not None and Path(pip).parent == Path(sys.executable).parent
     return [*(["pip"] if mine else [sys.executable, "-m", "pip"]), "install"]

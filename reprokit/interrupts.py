@@ -13,7 +13,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def fatal() -> None:
     """Let Ctrl-C end the process at once: before and after its work there is nothing to clean up.
 
-    Where the process was started with Ctrl-C ignored, it stays ignored.
+    If the process was started with Ctrl-C ignored, it stays ignored.
     """
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -27,7 +27,7 @@ def raised() -> None:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Raise an interrupt of the block after it, for work that the engine would complete unseen anyway.
+    """Raise an interrupt only after the block, for work that the engine completes anyway.
 
     Python interrupts the main thread only; in any other this does nothing.
     """

@@ -26,7 +26,7 @@ def data_root() -> Path:
 
 
 def expanded(text: str) -> Path:
-    """A path that the user wrote, where `~` is a home folder. Raises UsageError for the home of an unknown user."""
+    """A user's path with `~` expanded. Raises UsageError for the home of an unknown user."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
@@ -34,14 +34,14 @@ def expanded(text: str) -> Path:
 
 
 def from_here(place: str) -> str:
-    """An absolute path, perhaps with `:LINE`, as one from the current folder if it is below that."""
+    """An absolute path, perhaps with `:LINE`, relative to the current folder if it is below."""
     return place.removeprefix(f"{Path.cwd()}/")
 
 
 def home() -> Path:
     """`$REPROKIT_HOME`, else the user's cache folder: the store, and files that can be made again.
 
-    Its links are resolved, as those of `state` and `data`. Raises EngineError if another user can change it.
+    Links are resolved, as in `state` and `data`. Raises EngineError if another user can change it.
     """
     chosen = os.environ.get("REPROKIT_HOME")
     return _resolved(expanded(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("reprokit")))
@@ -55,7 +55,7 @@ def state() -> Path:
 
 
 def data() -> Path:
-    """What cannot be made again: `$REPROKIT_HOME`, else the user's data folder."""
+    """Files that cannot be made again: `$REPROKIT_HOME`, else the user's data folder."""
     return home() if os.environ.get("REPROKIT_HOME") else _resolved(Path(platformdirs.user_data_dir("reprokit")))
 
 
@@ -65,7 +65,7 @@ def _resolved(path: Path) -> Path:
 
 @cache
 def _resolved_for(path: Path, user: int) -> Path:
-    """The path without links; what is missing stays as it is.
+    """The path with links resolved; missing parts stay.
 
     Raises EngineError if an unprivileged user other than `user` can change the folder, a parent or a link on the way.
     """
@@ -77,7 +77,7 @@ def _resolved_for(path: Path, user: int) -> Path:
         place = folder.parent if left[0] == ".." else folder / left[0]
         try:
             info = place.lstat()
-        except OSError:  # missing, or closed to this user: whoever opens it learns why
+        except OSError:  # missing or unreadable: opening it will raise the error
             return Path(os.path.normpath(folder.joinpath(*left)))
         left.pop(0)
         _check_ours(place, info, user, bool(left))
@@ -91,11 +91,11 @@ def _resolved_for(path: Path, user: int) -> Path:
 
 
 def _check_ours(path: Path, info: os.stat_result, user: int, is_parent: bool) -> None:
-    """Raises EngineError if an unprivileged user other than `user` can change what is in a folder."""
+    """Raises EngineError if an unprivileged user other than `user` can change the entries of a folder."""
     if info.st_uid not in {user, *_privileged()}:
         raise EngineError("this belongs to another user", str(path), "set REPROKIT_HOME to a folder of your own")
     mode = info.st_mode
-    # In a sticky folder such as /tmp, each user can rename and remove their own entries only.
+    # In a sticky folder such as /tmp, users can rename and remove only their own entries.
     if not stat.S_ISDIR(mode) or (is_parent and mode & stat.S_ISVTX):
         return
     if mode & 0o002 or (mode & 0o020 and _has_others(info.st_gid)):
@@ -115,21 +115,21 @@ def _privileged() -> set[int]:
 
 
 def _has_others(group: int) -> bool:
-    """Whether a group has, or may have, members beside root and the user: many systems give each user an own group."""
+    """Whether a group has, or may have, members besides root and the user: many systems have a group for each user."""
     try:
-        found, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
+        entry, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return group != 0
-    return group != 0 and (found.gr_name != user or any(member != user for member in found.gr_mem))
+    return group != 0 and (entry.gr_name != user or any(member != user for member in entry.gr_mem))
 
 
 def workspaces() -> Path:
-    """The folder for workspaces that are in no checkout and below no root of the user's."""
+    """The folder for workspaces outside checkouts and the user's roots."""
     return data() / "workspaces"
 
 
 def is_ours(path: Path) -> bool:
-    """Whether the path lies in `home()`, `data()` or `state()`, or these below it."""
+    """Whether the path is in `home()`, `data()` or `state()`, or above one of them."""
     try:
         roots = (home(), data(), state())
     except ReprokitError:
@@ -138,7 +138,7 @@ def is_ours(path: Path) -> bool:
 
 
 def private(folder: Path, shared: bool = False) -> Path:
-    """Create the folder if missing and close it to other users.
+    """Create the folder if missing, and make it private.
 
     No link below `home`, `state` and `data` is followed. With `shared` the folder may be a link and may belong to
     another user, and its group may read it if the owner chose so. Raises EngineError if it belongs to another user,
@@ -181,15 +181,15 @@ def config_file() -> Path:
 def recipe_dirs() -> list[Path]:
     """The folders that are searched for recipes; the first match wins.
 
-    `./recipes`, those of `$REPROKIT_RECIPES`, reprokit's own, and the recipes that came with bundles. Raises UsageError
+    `./recipes`, those of `$REPROKIT_RECIPES`, reprokit's own, and the recipes from bundles. Raises UsageError
     if the variable names no folder.
     """
     folders = [Path.cwd() / "recipes", *_named("REPROKIT_RECIPES"), data_root() / "recipes", carried_recipes()]
-    found: list[Path] = []
+    existing: list[Path] = []
     for folder in folders:
-        if folder.is_dir() and folder.resolve() not in found:
-            found.append(folder.resolve())
-    return found
+        if folder.is_dir() and folder.resolve() not in existing:
+            existing.append(folder.resolve())
+    return existing
 
 
 def is_bundled(file: Path) -> bool:
@@ -211,7 +211,7 @@ def _named(variable: str) -> list[Path]:
 
 
 def carried_recipes() -> Path:
-    """The folder for recipes that `load` found in bundles and in no other folder."""
+    """The folder for recipes from bundles that are in no other folder."""
     return data() / "recipes"
 
 

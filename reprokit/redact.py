@@ -1,11 +1,11 @@
-"""Credentials taken out of text before it is shown or kept."""
+"""Remove credentials from text before it is shown or kept."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
 
-# Shorter values, such as 1 or true, may be part of any number.
+# Shorter values, such as 1 or true, occur in ordinary output.
 SHORTEST_SECRET = 6
 _LONGEST_LINE = 1 << 20
 _SECRET_NAME = re.compile(r"token|secret|passw|credential|auth|_key$|_pw$|apikey", re.IGNORECASE)
@@ -14,17 +14,17 @@ _USERINFO = re.compile(r"(?<=://)[^/?#\s\"]+@")
 
 
 def redact(text: str) -> str:
-    """`text` with `user:password@` taken out of every address."""
+    """`text` without `user:password@` in addresses."""
     return _USERINFO.sub("", text)
 
 
 def environment_secrets(environment: Mapping[str, str]) -> list[str]:
-    """The values of variables whose names look like those of secrets, such as GITHUB_TOKEN."""
+    """The values of variables with names of secrets, such as GITHUB_TOKEN."""
     return [value for name, value in environment.items() if _SECRET_NAME.search(name)]
 
 
 def secret_parts(value: str) -> set[str]:
-    """What of a value is recognised in output, which comes by lines: its lines, and its printable parts."""
+    """The parts of a secret to mask in output: its lines, and their printable parts."""
     parts = {*value.split("\n"), *re.split("[\x00-\x1f\x7f\ufffd]", value)}
     return {part.strip() for part in parts if len(part.strip()) >= SHORTEST_SECRET}
 
@@ -42,7 +42,7 @@ def masking(values: Iterable[str]) -> Callable[[str], str]:
 
 
 class MaskedLines:
-    """Output that is passed on in complete lines, without these values. A line longer than 1 MiB is cut into two."""
+    """Pass output on in complete lines, without these values. Lines longer than 1 MiB are split."""
 
     def __init__(self, write: Callable[[bytes], None], values: Iterable[str]) -> None:
         self._write, self._mask = write, masking(values)

@@ -13,7 +13,7 @@ from reprokit.untrusted.terminal import console, echo, escaped
 
 Row = Sequence[str]
 _GAP = 2
-_FOLDED = 24  # longer words may be folded, such as paths
+_FOLDED = 24  # longer words, such as paths, may be folded
 _NO_TERMINAL = 1 << 16
 
 
@@ -21,7 +21,7 @@ _NO_TERMINAL = 1 << 16
 class ReportTable:
     """A table of one metric under one set of conditions. `rows` are as wide as `columns`.
 
-    `words` are the numbers of the columns with words, which are left-aligned. The first `keys` columns identify a row.
+    `words` are the indexes of columns of words, which are left-aligned. The first `keys` columns identify a row.
     """
 
     title: str
@@ -34,15 +34,15 @@ class ReportTable:
 
 
 def width(otherwise: int = _NO_TERMINAL) -> int:
-    """The columns of the terminal; without one, `otherwise`."""
+    """The columns of the terminal; without a terminal, `otherwise`."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else otherwise
 
 
 def table(columns: Row, rows: Iterable[Row], keys: int = 1, words: Collection[int] | None = None) -> None:
     """Print a table. The first `keys` columns identify a row, and stay whole if there is room.
 
-    `words` are the columns of words, by default all: they are left-aligned. Cells fold between words, and longer words
-    such as paths anywhere. If the words do not fit beside each other, each row becomes a paragraph.
+    `words` are the columns of words, by default all, which are left-aligned. Cells fold between words, and long words
+    such as paths anywhere. If the columns do not fit, each row becomes a paragraph.
     """
     from rich.table import Table
     from rich.text import Text
@@ -103,13 +103,13 @@ def show_tables(tables: Sequence[ReportTable]) -> None:
         dim(*everywhere)
 
 
-def paragraph(text: str, first: str = "", rest: str = "") -> None:
-    """Print `text` wrapped to the terminal, its lines indented by `first` and `rest`. Without one, to 110 columns."""
+def paragraph(text: str, first: str = "", later: str = "") -> None:
+    """Print `text` wrapped to the terminal (else 110 columns), its lines indented by `first` and `later`."""
     for line in textwrap.wrap(
         text,
-        max(width(110), len(rest) + 20),
+        max(width(110), len(later) + 20),
         initial_indent=first,
-        subsequent_indent=rest,
+        subsequent_indent=later,
         break_long_words=False,
         break_on_hyphens=False,
     ):

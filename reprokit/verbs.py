@@ -68,7 +68,7 @@ GROUPS = {
         "completion": "Print a script that completes verbs, options, recipes, variants, containers and nodes.",
     },
 }
-# What users of other programs type, and what does it here.
+# Verbs of other programs, and the reprokit verbs for them.
 OTHER_NAMES = {
     "init": "new", "search": "list", "status": "ps", "version": "--version", "inspect": "show FILE.rkit",
     "blocks": "list --blocks", "schema": "show --schema", "outdated": "lock --outdated", "claims": "results claims",
@@ -76,7 +76,7 @@ OTHER_NAMES = {
 }  # fmt: skip
 VERBS = {verb: line for group in GROUPS.values() for verb, line in group.items()}
 
-# Repeated after an interruption, they do again only what was not finished.
+# Verbs that continue after an interruption.
 CONTINUED = ("lock", "fetch", "build", "reproduce", "export", "load", "send", "push", "pull")
 
 
@@ -112,14 +112,14 @@ def load_verb(verb: str) -> Any:
     """The command of `reprokit/commands/VERB.py`: its function of the same name, or its group of verbs."""
     from reprokit.commands._examples import EXAMPLES
 
-    found = getattr(importlib.import_module(f"reprokit.commands.{verb}"), verb)
-    if not isinstance(found, typer.Typer):
+    app = getattr(importlib.import_module(f"reprokit.commands.{verb}"), verb)
+    if not isinstance(app, typer.Typer):
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(verb)(found)
-        found = single
-    command = get_command(found)
-    for name, each in {"": command, **getattr(command, "commands", {})}.items():
+        single.command(verb)(app)
+        app = single
+    command = get_command(app)
+    for name, part in {"": command, **getattr(command, "commands", {})}.items():
         if examples := EXAMPLES.get(f"{verb} {name}".rstrip()):
-            # `\b` keeps the lines as they are.
-            each.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)])
+            # `\b` keeps the line breaks.
+            part.epilog = "\n".join(["\b", "Examples:", *(f"  {line}" for line in examples)])
     return command

@@ -1,1 +1,1 @@
-"""Benchmarks inside containers: output becomes figures, figures records, like records medians."""
+"""Run benchmarks in containers, parse their output into measurements, and append these to records."""

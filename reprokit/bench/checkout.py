@@ -21,19 +21,18 @@ from reprokit.untrusted import files
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _MOST_TEXT, _MOST_REFS, _MOST_INDEX = 4096, 64 << 20, 256 << 20
-# What git allows in the name of a branch, as far as it matters here; `.invalid` stands for references in another form.
+# The relevant part of git's rules for branch names; `.invalid` stands for references in another form.
 _REFERENCE = re.compile(r"refs/(?!.*(?:\.\.|/\.))[^\x00-\x20\x7f~^:?*\[\\]+")
 _UNREAD = "the commit of the workspace is unknown: its git repository could not be read"
-# A container can leave pipes in place of files, or files that take git very long.
+# A container can leave pipes in place of files, or files that keep git busy.
 _GIT_TIMEOUT_S = 8.0
 _OURS = {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_ATTR_NOSYSTEM": "1"}
 
 
 def checkout_of(folder: Path) -> Checkout:
-    """What `folder` has of the repository around it.
+    """The state of `folder` in its repository.
 
-    Nothing if there is no repository, or if it has no commit or tracks no file of the folder. A warning if it cannot
-    be read.
+    Empty without a repository or commit, or if no file of the folder is tracked. Has a warning if it cannot be read.
     """
     for root in (folder, *folder.parents):
         if (root / ".git").exists():
@@ -62,20 +61,20 @@ def _state(root: Path, folder: Path) -> Checkout:
 
 
 def _check_place(root: Path, own: Path, common: Path) -> None:
-    """Raises ValueError for a repository elsewhere: who writes into a workspace also chooses what its `.git` names.
+    """Raises ValueError for a repository elsewhere: a container can make the workspace's `.git` name any folder.
 
-    A worktree is known by its repository, which names it.
+    A worktree is accepted if its repository names it.
     """
-    places = [root.resolve(), *(parent / ".git" / "modules" for parent in root.resolve().parents)]
+    roots = [root.resolve(), *(parent / ".git" / "modules" for parent in root.resolve().parents)]
 
     def inside(path: Path) -> bool:
-        return any(path.resolve().is_relative_to(place) for place in places)
+        return any(path.resolve().is_relative_to(place) for place in roots)
 
     if inside(own):
-        known = inside(common) and inside(common / "objects")
+        linked = inside(common) and inside(common / "objects")
     else:
-        known = (own / _text(own / "gitdir")).resolve() == root.resolve() / ".git"
-    if not known:
+        linked = (own / _text(own / "gitdir")).resolve() == root.resolve() / ".git"
+    if not linked:
         raise ValueError
 
 
@@ -89,10 +88,10 @@ def _head(own: Path, common: Path) -> str:
         raise ValueError
     packed = ""
     with suppress(FileNotFoundError):
-        found = _text(common / name)
-        if not _COMMIT.fullmatch(found):
+        commit = _text(common / name)
+        if not _COMMIT.fullmatch(commit):
             raise ValueError
-        return found
+        return commit
     with suppress(FileNotFoundError):
         packed = files.read(common / "packed-refs", _MOST_REFS).decode("utf-8", "replace")
     match = re.search(rf"^([0-9a-f]{{40,64}}) {re.escape(name)}$", packed, re.MULTILINE)
@@ -109,25 +108,25 @@ def _compared(root: Path, folder: Path, own: Path, common: Path, commit: str) ->
         (mirror / "objects" / "info").mkdir(exist_ok=True)
         alternates = f"{(common / 'objects').resolve()}\n"
         (mirror / "objects" / "info" / "alternates").write_text(alternates, encoding="utf-8")
-        # git reads again what may have changed in the moment that the index was written: the copy needs its time.
+        # git rereads files that changed when the index was written, so the copy must have the index's time.
         written = (own / "index").stat().st_mtime_ns
         (mirror / "index").write_bytes(files.read(own / "index", _MOST_INDEX))
         os.utime(mirror / "index", ns=(written, written))
         where = ("-C", str(root), f"--work-tree={root}", "-c", "core.bare=false", "-c", "core.fsmonitor=false")
-        here = partial(git, *where, folder=mirror, environ=environ, timeout=_GIT_TIMEOUT_S)
+        run_git = partial(git, *where, folder=mirror, environ=environ, timeout=_GIT_TIMEOUT_S)
         below = "" if folder == root else f"{folder.relative_to(root).as_posix()}/"
         # Mode, ID, stage and path of each file.
-        tracked = here("ls-files", "--stage", "-z").split("\0")
+        tracked = run_git("ls-files", "--stage", "-z").split("\0")
         if not any(line.partition("\t")[2].startswith(below) for line in tracked[:-1]):
             return Checkout()
-        dirty = bool(here("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip())
+        dirty = bool(run_git("status", "--porcelain", "--untracked-files=no", "--ignore-submodules=all").strip())
         if any(line.startswith("160000 ") for line in tracked):
-            # To look into a submodule, git would run what that configures.
+            # In a submodule git would run its configured programs.
             return Checkout(commit=commit, dirty=dirty or None)
         if not dirty:
             return Checkout(commit=commit, dirty=False)
-        here("add", "--update")
-        return Checkout(commit=commit, dirty=True, changes=here("write-tree").strip())
+        run_git("add", "--update")
+        return Checkout(commit=commit, dirty=True, changes=run_git("write-tree").strip())
 
 
 def _text(path: Path) -> str:

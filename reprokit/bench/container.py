@@ -29,7 +29,7 @@ from reprokit.redact import MaskedLines, masking, secret_parts
 
 
 def bench_name(gpus: str | None) -> str:
-    """The purpose of the container in which benchmarks run: one for the whole machine, one for each choice of devices.
+    """The purpose of the benchmark container: one for the whole machine, one for each choice of devices.
 
     Raises UsageError.
     """
@@ -42,16 +42,16 @@ def _devices(gpus: str | None) -> list[str]:
 
 @contextlib.contextmanager
 def machine_lock(gpus: str | None, host: Machine) -> Iterator[None]:
-    """No other benchmark measures meanwhile: on the machine, or on the devices that `gpus` numbers.
+    """Keep other benchmarks off the machine, or off the devices that `gpus` numbers.
 
     Benchmarks that run at the same time distort each other's results. Raises UsageError.
     """
     machine = host.identity()
-    here = machine == Machine().identity()
-    start = paths.state() / ("bench" if here else f"bench-{hashlib.sha256(machine.encode()).hexdigest()[:12]}")
+    local = machine == Machine().identity()
+    start = paths.state() / ("bench" if local else f"bench-{hashlib.sha256(machine.encode()).hexdigest()[:12]}")
     devices = sorted(_devices(gpus))
     if not all(device.removeprefix("gpu").isdigit() for device in devices):
-        devices = []  # a UUID does not say which number it is, so it takes the whole machine
+        devices = []  # the number of a UUID is unknown: take the whole machine
     waiting = "another benchmark is running: waiting for it"
     with contextlib.ExitStack() as locks:
         whole = fcntl.LOCK_SH if devices else fcntl.LOCK_EX
@@ -64,7 +64,7 @@ def machine_lock(gpus: str | None, host: Machine) -> Iterator[None]:
 def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None) -> str:
     """A running container of the target's image for `purpose` only; one of an older image or recipe is replaced.
 
-    It has none of the user's changes to their own container, so that results belong to the image's input hash.
+    It lacks the user's changes to their own container, so that results belong to the image's input hash.
     """
     name = f"{usual_name(engine, target)}-{purpose}"
     return ensure_running(engine, target, RunOptions(name=name, gpus=gpus, replace_stale=True))
@@ -74,24 +74,24 @@ def own_container(engine: Engine, target: Target, purpose: str, gpus: str | None
 def container_of_run(engine: Engine, target: Target, purpose: str, options: RunOptions) -> Iterator[str]:
     """A new container of the target's image. It is removed at the end.
 
-    Its name is new, too: a process that was killed leaves its container with what it wrote, and others may run.
+    Its name is new, because a killed process may have left a container, and others may run.
     """
     name = f"{usual_name(engine, target)}-{purpose}-{secrets.token_hex(3)}"
     try:
         yield ensure_running(engine, target, replace(options, name=name))
     finally:
         if engine.container(name) is not None:
-            with contextlib.suppress(ReprokitError):  # an error here would hide the first one
+            with contextlib.suppress(ReprokitError):  # must not hide the first error
                 remove(engine, name)
 
 
-def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:
-    """`--gpus` for such a container: "none" if the recipe or the host has no GPU.
+def gpus_for(engine: Engine, target: Target, gpus: str | None) -> str | None:
+    """The `--gpus` of a benchmark container: "none" if the recipe or the host has no GPU.
 
-    None means as the recipe says, without a GPU if it is optional and unavailable. Raises UsageError.
+    None follows the recipe, without a GPU if it is optional and unavailable. Raises UsageError.
     """
-    if asked is not None:
-        return "none" if parse_gpus(asked).none else asked
+    if gpus is not None:
+        return "none" if parse_gpus(gpus).none else gpus
     required = target.variant.requires.gpu
     if required == "none" or not engine.host.has_gpu(engine.info()):
         return "none"
@@ -99,7 +99,7 @@ def gpus_for(engine: Engine, target: Target, asked: str | None) -> str | None:
 
 
 def hiding(execute: Execute, secrets: Iterable[str]) -> Execute:
-    """`execute` with `***` in its output for these values: no record, no kept log and no screen has them.
+    """`execute` with `***` in its output for these values, for records, logs and terminals.
 
     The container's own log is not written.
     """
@@ -126,12 +126,12 @@ def _decoded(write: Callable[[str, str], None], stream: str, data: bytes) -> Non
 
 
 def marks(variables: Mapping[str, str]) -> dict[str, str]:
-    """A mark of each value, by name: equal for equal values of this user, without a way back to the value."""
+    """A keyed hash of each value, by name: equal for equal values of this user, and not reversible."""
     if not variables:
         return {}
     file = paths.state() / "variables.key"
     with file_lock(file.with_suffix(".lock"), "another reprokit is making the key of the marks: waiting for it"):
-        if not file.exists() or not file.stat().st_size:  # empty: a process was killed here
+        if not file.exists() or not file.stat().st_size:  # empty after a killed process
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT, 0o600), "wb") as new:
                 new.write(secrets.token_bytes(32))
         key = file.read_bytes()

@@ -1,4 +1,4 @@
-"""Copy bundled packages, such as the fused attention extension, into a container: a folder named by their hash.
+"""Copy bundled packages, such as the fused attention extension, into a container, in a folder named by their hash.
 
 The sources are copied, not mounted, so that the container's mounts stay as they are and no two containers share a build
 tree. Sources and build output are in the container's own file system.
@@ -59,7 +59,7 @@ def digest(files: dict[str, bytes]) -> str:
 
 
 def send(engine: Engine, container: str, execute: Execute, files: dict[str, bytes]) -> str:
-    """Copy `files` into the container unless they are present; returns their folder, writable by its user.
+    """Copy `files` into the container unless present; returns their folder, which its user can write.
 
     Raises WorkFailed if the image has no torch, EngineError if the container refuses the files.
     """

@@ -35,8 +35,8 @@ for device in /dev/nvidia[0-9]*; do [ -e "$device" ] && echo "$device" | say dev
 {gpu.script(_SMI_S)}
 exit 0
 """
-# Two readings of /proc/stat half a second apart give the processors that are busy now. The load average would still
-# count the build that came before.
+# Two readings of /proc/stat half a second apart give the busy processors. The load average would still count an
+# earlier build.
 _STATE = f"""{SAY}
 head -n 1 /proc/stat | say stat; sleep 0.5; head -n 1 /proc/stat | say stat
 cpu=/sys/devices/system/cpu/cpu0
@@ -66,7 +66,7 @@ exit $code
 """
 _SAMPLES = re.compile("reprokit-gpu: +([0-9]{1,9}) ([0-9]{1,2}), (0x[0-9a-fA-F]{1,16})\n")
 _NUMBER = re.compile("-?[0-9]{1,15}")
-# Others may use this share of the processors, or half of one, unremarked.
+# Other programs may use this share of the processors, or half a processor, without a doubt.
 _BUSY_SHARE, _BUSY_LEAST = 0.1, 0.5
 _UNKNOWN = "unknown GPU"
 
@@ -89,7 +89,7 @@ class Hardware:
 
     @property
     def doubts(self) -> list[str]:
-        """The reason to doubt what was measured on a GPU that has no name here; else empty."""
+        """The reason to doubt results of a GPU without a name; else empty."""
         why = "the GPU is unknown: no nvidia-smi in the container named it, so other GPUs' results look alike"
         return [why] if self.gpu == _UNKNOWN else []
 
@@ -100,40 +100,40 @@ def probe(execute: Execute) -> Hardware:
 
 
 def read(text: str) -> Hardware:
-    """Hardware from what the probe's script reports; missing values stay unknown."""
+    """Parse the report of the probe's script; missing values stay unknown."""
     values = lines_of(text[:PROBE_ANSWER])
 
-    def one(key: str) -> str:
+    def first(key: str) -> str:
         return values.get(key, [""])[0].strip()
 
     gpus = gpu.parse(values).gpus
-    names = [each.name + part for each in gpus for part in [f" MIG {profile}" for profile in each.slices] or [""]]
+    names = [card.name + part for card in gpus for part in [f" MIG {profile}" for profile in card.slices] or [""]]
     clocks: dict[str, int | str | list[int]] = {}
     fields: dict[str, Callable[[Gpu], int | None]] = {
-        "gpu_max_sm": lambda each: each.max_clock,
-        "gpu_max_memory": lambda each: each.max_memory_clock,
-        "gpu_applications": lambda each: each.applications_clock,
+        "gpu_max_sm": lambda card: card.max_clock,
+        "gpu_max_memory": lambda card: card.max_memory_clock,
+        "gpu_applications": lambda card: card.applications_clock,
     }
     for name, clock in fields.items():
-        rates = [rate for each in gpus if (rate := clock(each))]
+        rates = [rate for card in gpus if (rate := clock(card))]
         if rates and len(rates) == len(gpus):
             clocks[name] = rates[0] if len(set(rates)) == 1 else rates
-    if khz := _whole(one("cpu_khz")):
+    if khz := _whole(first("cpu_khz")):
         clocks["cpu_max"] = khz // 1000
-    if one("governor"):
-        clocks["cpu_governor"] = one("governor")
+    if first("governor"):
+        clocks["cpu_governor"] = first("governor")
     return Hardware(
-        cpu=one("cpu") or one("machine"),
-        threads=_whole(one("threads")) or 1,
+        cpu=first("cpu") or first("machine"),
+        threads=_whole(first("threads")) or 1,
         gpu=_counted(names or ([_UNKNOWN] if values.get("device") else [])),
         driver=gpus[0].driver if gpus else "",
         clocks=clocks,
         has_gpu=bool(gpus or values.get("device")),
         machine=MachineFacts(
-            sockets=_whole(one("sockets")),
-            cores=_whole(one("cores")),
-            numa_nodes=_whole(one("numa_nodes")),
-            memory=1024 * _whole(one("memory_kb")),
+            sockets=_whole(first("sockets")),
+            cores=_whole(first("cores")),
+            numa_nodes=_whole(first("numa_nodes")),
+            memory=1024 * _whole(first("memory_kb")),
             caches=dict(filter(None, map(_cache, values.get("cache", [])))),
         ),
     )
@@ -158,12 +158,12 @@ def _counted(names: list[str]) -> str:
 
 
 def probe_state(execute: Execute) -> MachineState:
-    """The machine's state now; takes half a second."""
+    """The machine's present state; takes half a second."""
     return state_of(execute(["sh", "-c", _STATE], logged=False).stdout)
 
 
 def state_of(text: str) -> MachineState:
-    """The state from what the probe's script reports; missing values stay unknown."""
+    """Parse the report of the state's script; missing values stay unknown."""
     values = lines_of(text[:PROBE_ANSWER])
 
     def numbers(key: str) -> list[int]:
@@ -176,9 +176,9 @@ def state_of(text: str) -> MachineState:
         cpu_clock=clock[0] // 1000 if clock else None,
         cpu_temperature=max(heat) / 1000 if heat else None,
         throttles=sum(throttles) if throttles else None,
-        gpu_clock=tuple(each.clock for each in gpus),
-        gpu_temperature=tuple(each.temperature for each in gpus),
-        gpu_slowdown=tuple(", ".join(each.slowdowns) for each in gpus),
+        gpu_clock=tuple(card.clock for card in gpus),
+        gpu_temperature=tuple(card.temperature for card in gpus),
+        gpu_slowdown=tuple(", ".join(card.slowdowns) for card in gpus),
     )
 
 
@@ -210,7 +210,7 @@ def doubts(
         yield "the CPU was slowed down by heat during the benchmark"
     for (number, reason), count in sorted(samples.items()):
         if reason:
-            total = sum(each for (index, _), each in samples.items() if index == number)
+            total = sum(n for (index, _), n in samples.items() if index == number)
             yield f"GPU {number} was slowed down in {count} of {total} samples: {reason}"
 
 

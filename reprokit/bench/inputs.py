@@ -24,9 +24,9 @@ from reprokit.untrusted.files import Folder
 # Fetches a locked file into the store; returns its path there.
 Fetch = Callable[[PlainFile | RecordFile], Path]
 
-# The mark beside an incomplete file survives a kill, so that the file is made again. So is one that another command
-# made, or the same command when an input above it had another content; a file that the user put there has no `.made`.
-# Inputs that another benchmark lists, or does not list, above the file change nothing.
+# The mark beside an incomplete file survives a kill, so that the file is made again. So is a file of another
+# command, or of the same command with other content of an input listed above it; a user's file has no `.made`.
+# Inputs that only another benchmark lists change nothing.
 _MAKE = """
 ( [ -e {path} ] && [ ! -e {mark} ] || exit 1
   [ -e {made} ] || exit 0
@@ -62,16 +62,15 @@ def prepare(
 ) -> dict[str, str]:
     """Create missing inputs; returns the SHA-256 of each by its path. Raises WorkFailed naming the input.
 
-    `place` copies the recipe's data to the path of an input. `sums` are the SHA-256 that files of the recipe's data
-    must have, as far as they are known.
+    `place` copies the recipe's data to the path of an input. `sums` are the locked SHA-256 of the recipe's data.
     """
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for file in inputs:
         path = shlex.quote("./" + file.path)
         if file.data:
             place(file)
         else:
-            _make(execute, file, path, workdir, found)
+            _make(execute, file, path, workdir, digests)
         total = execute(["bash", "-c", _SUM.format(path=path)], workdir=workdir, logged=False)
         match = _CHECKSUM.match(total.stdout)
         if total.exit_code or match is None:
@@ -85,12 +84,12 @@ def prepare(
                 file.path,
                 "remove it from the workspace: the next `reprokit bench` puts the locked file there",
             )
-        found[file.path] = match[1]
-    return found
+        digests[file.path] = match[1]
+    return digests
 
 
 def _make(execute: Execute, file: Input, path: str, workdir: str, before: Mapping[str, str]) -> None:
-    """Create a file. `before` are the inputs that are listed before it, of which its command may read."""
+    """Create a file. `before` are the inputs listed before it, which its command may read."""
     mark, made = (shlex.quote(f"./{file.path}.{state}") for state in ("making", "made"))
     key = hashlib.sha256(file.make.encode()).hexdigest()
     lines = [key, *(shlex.quote(f"{checksum} {name}") for name, checksum in before.items())]

@@ -59,7 +59,7 @@ def bench(
 
     `with_extension` measures the bundled attention extension in the recipe's container. `fixed` are parameters instead
     of the recipe's matrix, `variables` those of the commands; `stale` accepts an image whose recipe or lock has
-    changed. One benchmark that fails stops no other: see `BenchOutcome.failed`. Raises UsageError, WorkFailed,
+    changed. A benchmark that fails does not stop the others: see `BenchOutcome.failed`. Raises UsageError, WorkFailed,
     EngineError if nothing could run.
     """
     requested = _requested(target, names, with_extension)
@@ -95,7 +95,7 @@ def _requested(target: Target, names: Sequence[str], with_extension: bool) -> Ma
 
 
 def _earlier(file: Path) -> list[Record]:
-    """The last records of `file`. What is wrong with it is reported when results are appended or shown."""
+    """The last records of `file`; none if it is damaged, which appending and showing report."""
     try:
         return lines.latest(file)
     except ReprokitError:
@@ -103,7 +103,7 @@ def _earlier(file: Path) -> list[Record]:
 
 
 class BenchOutcome:
-    """The results of several benchmarks; one that fails, or cannot run, stops no other."""
+    """The results of several benchmarks; one that fails, or cannot run, does not stop the others."""
 
     def __init__(self, rounds: Rounds, file: Path, count: int = 1, benchmarks: Mapping[str, Benchmark] = {}) -> None:
         self.rounds = rounds
@@ -140,7 +140,7 @@ class BenchOutcome:
             if checked := records[0].checked:
                 notify(f"{title}: compared {counted(checked, 'result')} with a reference: all correct")
             notify(*(f"warning: {title}: {text}" for text in dict.fromkeys(w for r in records for w in r.warnings)))
-            self.records += records  # they are shown though a full disk may not take them
+            self.records += records  # shown even if the disk is full
             named = (self.file.parent, self.file.name) if self.file.is_absolute() else (Path.cwd(), str(self.file))
             lines.append(*named, records)
             self.recorded = True
@@ -158,8 +158,8 @@ class BenchOutcome:
     def raise_failure(self) -> None:
         if not self.failed:
             return
-        # What failed counts more than what could not run.
-        first = min(self.failed.values(), key=lambda each: (not isinstance(each, WorkFailed), isinstance(each, Absent)))
+        # Failures come before benchmarks that could not run.
+        first = min(self.failed.values(), key=lambda e: (not isinstance(e, WorkFailed), isinstance(e, Absent)))
         if len(self.failed) > 1:
             first.message = "; ".join(f"{title}: {error.message}" for title, error in self.failed.items())
         raise first
@@ -186,7 +186,7 @@ def _opened(
     try:
         run = hiding(partial(execute, engine, container, env=variables), variables.values())
         put = partial(_absent, engine) if engine.host.name else partial(place, target, fetch=partial(_fetch, target))
-        # The workspace of a node is a copy, which may differ from the checkout here.
+        # A node's workspace is a copy, which may differ from this checkout.
         folder = workspace.locate(target.workspace, target.path)
         checkout = Checkout if engine.host.name else partial(checkout_of, folder)
         built = engine.image(image.image_id)
@@ -204,7 +204,7 @@ def _opened(
         )
         yield container, Bench(target, run, probe(run), origin, put, checkout)
     finally:
-        with suppress(ReprokitError):  # an error here would hide the first one
+        with suppress(ReprokitError):  # must not hide the first error
             stop(engine, container)
 
 
@@ -239,7 +239,7 @@ def _refused(stale: StaleImage) -> WorkFailed:
 
 
 def _absent(engine: Engine, file: Input) -> None:
-    """Raises Absent: data is placed by this machine, which has no workspace of a node."""
+    """Raises Absent: this machine places data, and cannot do so in a node's workspace."""
     raise Absent(
         f"the data {file.data} cannot be put into the workspace of a node",
         engine.host.name,

@@ -40,7 +40,7 @@ def parameter(text: str) -> tuple[str, str | int | float | bool]:
 def check_names(label: str, benchmarks: Iterable[Benchmark], names: Iterable[str], where: str) -> None:
     """Raises UsageError for a variable that no benchmark has: its values would change nothing.
 
-    A benchmark has those of its matrix and command. Programs and libraries read others, such as OMP_NUM_THREADS.
+    A benchmark has the variables of its matrix and command, and those that programs read, such as OMP_NUM_THREADS.
     """
     own = dict.fromkeys(
         name

@@ -24,8 +24,8 @@ _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)
 _LOOK = "see its output above, and `parse` in the recipe"
 _LINE = re.compile(r"[^\r\n]+")
 _KEYS = ('"metric"', '"environment"', '"correctness"')
-_DEEPEST = 20  # values inside each other
-_LARGEST = 1e150  # of a sample, as in a record
+_DEEPEST = 20  # nested values
+_LARGEST = 1e150  # the largest sample, as in a record
 _MOST_ENVIRONMENT = 4 << 20  # characters of all lines with an environment
 
 
@@ -43,8 +43,8 @@ class Measurement:
 class Parsed:
     """The measurements of one run, and the environment that the program reports (format `records` only).
 
-    `apart` names what it reports in more than one way, as several programs of one command may. `checked` is the number
-    of results that it compared with a reference, all of which were right.
+    `apart` names values that it reports differently, as several programs of one command may. `checked` is the number of
+    results that it compared with a reference; all were right.
     """
 
     measurements: tuple[Measurement, ...]
@@ -63,8 +63,8 @@ def parse(spec: Parse, text: str) -> Parsed:
     environment: dict[str, Any] = {}
     apart: dict[str, None] = {}
     checked: list[int] = []
-    found = _from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment, apart, checked)
-    count, merged = _merged(found)
+    cases = _from_lines(spec, lines) if spec.format == "lines" else _from_records(lines, environment, apart, checked)
+    count, merged = _merged(cases)
     if not count:
         raise WorkFailed("the benchmark ran and printed no measurements", hint=_LOOK)
     if spec.expect is not None and count != spec.expect:
@@ -78,9 +78,9 @@ def parse(spec: Parse, text: str) -> Parsed:
 
 
 def different(names: Iterable[str]) -> list[str]:
-    """Why samples are in doubt: `names` are what their environments differ in. Empty if they are alike."""
-    found = list(names)
-    return [f"different environments were reported: {some_of(found)}"] if found else []
+    """The reason for doubt if environments differ in `names`; empty without names."""
+    fields = list(names)
+    return [f"different environments were reported: {some_of(fields)}"] if fields else []
 
 
 def threads_of(environment: Mapping[str, Any], otherwise: int) -> int:
@@ -130,9 +130,9 @@ def _from_records(
 
 
 def _contradicted(environment: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What was reported in another way before. Clock rates do not count."""
-    known = {name: environment[name] for name in new if name in environment}
-    before, now = (without_clocks(each)[0] for each in (known, new))
+    """The names of values that were reported differently before. Clock rates do not count."""
+    earlier = {name: environment[name] for name in new if name in environment}
+    before, now = (without_clocks(reported)[0] for reported in (earlier, new))
     return [name for name in before if before[name] != now.get(name)]
 
 
@@ -149,17 +149,17 @@ def _require_correct(cases: Any, line: str) -> int:
 
 
 def _from_object_on(line: str) -> str:
-    """The line, "" if it is no JSON; what counts may stand behind a progress bar that did not end its line."""
+    """The JSON object of a line, perhaps behind a progress bar without a line end; "" if there is none."""
     if line.lstrip().startswith("{"):
         return line
-    rest = line[line.find("{") :] if _has_key(line) else ""
+    text = line[line.find("{") :] if _has_key(line) else ""
     try:
-        found = parsed(rest)
+        data = parsed(text)
     except ValueError:
         return ""
-    found = found if isinstance(found, dict) else {}
-    counts = isinstance(found.get("correctness"), list) or isinstance(found.get("environment"), dict)
-    return rest if counts or {"metric", "samples"} <= found.keys() else ""
+    data = data if isinstance(data, dict) else {}
+    counts = isinstance(data.get("correctness"), list) or isinstance(data.get("environment"), dict)
+    return text if counts or {"metric", "samples"} <= data.keys() else ""
 
 
 def _has_key(line: str) -> bool:
@@ -183,22 +183,22 @@ def _measurement(data: dict[str, Any], line: str) -> Measurement:
     return Measurement(metric, unit, tuple(_number(sample, line) for sample in samples), params)
 
 
-def _merged(found: Iterable[Measurement]) -> tuple[int, tuple[Measurement, ...]]:
-    """The number of measurements, and one for each metric, unit and parameters, with the samples of all."""
+def _merged(measurements: Iterable[Measurement]) -> tuple[int, tuple[Measurement, ...]]:
+    """The number of measurements, and those merged by metric, unit and parameters."""
     firsts: dict[tuple[Any, ...], Measurement] = {}
     samples: dict[tuple[Any, ...], list[float]] = {}
     most = SAMPLES.most
     count = total = 0
-    for one in found:
+    for m in measurements:
         count += 1
-        total += len(one.samples)
+        total += len(m.samples)
         if total > most:
             SAMPLES.check(total, "samples in a benchmark's output")
         # repr, because 1, 1.0 and True are equal as dictionary keys.
-        key = (one.metric, one.unit, *sorted((k, repr(v)) for k, v in one.params.items()))
-        firsts.setdefault(key, one)
-        samples.setdefault(key, []).extend(one.samples)
-    return count, tuple(replace(one, samples=tuple(samples[key])) for key, one in firsts.items())
+        key = (m.metric, m.unit, *sorted((k, repr(v)) for k, v in m.params.items()))
+        firsts.setdefault(key, m)
+        samples.setdefault(key, []).extend(m.samples)
+    return count, tuple(replace(m, samples=tuple(samples[key])) for key, m in firsts.items())
 
 
 def _params(match: re.Match[str]) -> dict[str, Param]:
@@ -214,7 +214,7 @@ def _param(text: str) -> Param:
 
 
 def _plain(value: Any, line: str, depth: int = _DEEPEST) -> Any:
-    """Replace by text what no record can have: NaN, infinities, integers of many digits, halves of characters."""
+    """Replace by text the values that no record can have: NaN, infinities, huge integers, lone surrogates."""
     if not depth:
         raise _bad(line, "is nested too deeply")
     if isinstance(value, dict):
@@ -234,7 +234,7 @@ def _text(value: str) -> str:
 def _number(written: Any, line: str) -> float:
     try:
         if isinstance(written, str) and ("_" in written or not written.isascii()):
-            raise ValueError  # numbers of Python, not of programs
+            raise ValueError  # Python accepts it, programs do not print it
         number = float(written)
     except (TypeError, ValueError, OverflowError):
         raise _bad(line, f"holds {str(written)[:40]!r}, which is no number") from None

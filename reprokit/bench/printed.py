@@ -1,4 +1,4 @@
-"""Read records, or the JSON lines that a benchmark printed when it ran without reprokit."""
+"""Read records, or the JSON lines that a benchmark printed without reprokit."""
 
 from __future__ import annotations
 

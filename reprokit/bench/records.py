@@ -1,4 +1,4 @@
-"""The files of records below the current folder, and what of them a user names."""
+"""The files of records below the current folder, and the parts of them that a user names."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def files_of(name: str | None) -> list[Path]:
 
 
 def groups_here(recipe: str) -> list[Group]:
-    """The groups of a recipe's records, none if it was not measured here."""
+    """The groups of a recipe's records; none without a file of records."""
     file = results_file(recipe)
     return groups(lines.read(file)) if file.exists() else []
 
@@ -49,7 +49,7 @@ def groups_of(name: str | None) -> list[Group]:
 
 
 def recipes_with_results() -> list[str]:
-    """The recipes that have a file of records here. Raises UsageError if none has."""
+    """The recipes with a file of records below the current folder. Raises UsageError if none has."""
     names = [name for name in recipe_names() if results_file(name).exists()]
     if not names:
         raise UsageError("no results yet", hint="name a recipe, or measure one with `reprokit bench NAME`")
@@ -62,16 +62,16 @@ def of(measured: Sequence[_T], name: str | None, benchmarks: Sequence[str] = ())
         return list(measured)
     recipe, _, variant = plain(name or "").partition(":")
     wanted = {"recipe": [recipe], "variant": [variant], "benchmark": benchmarks or [""]}
-    facts = [vars(each).get("identity", vars(each)) for each in measured]
+    facts = [vars(entry).get("identity", vars(entry)) for entry in measured]
     return [
-        each
-        for each, fact in zip(measured, facts, strict=True)
+        entry
+        for entry, fact in zip(measured, facts, strict=True)
         if all("" in values or fact[field] in values for field, values in wanted.items())
     ]
 
 
 def some(measured: list[_T], *names: str | None) -> list[_T]:
-    """`measured`. Raises UsageError if it is empty."""
+    """Return `measured`. Raises UsageError if it is empty."""
     if not measured:
         about = " ".join(filter(None, names))
         if not about:
@@ -83,4 +83,4 @@ def some(measured: list[_T], *names: str | None) -> list[_T]:
 def records_of(name: str | None, file: Path | None) -> list[Record]:
     if file:
         return of(printed.read(file, plain(name or "").partition(":")[0] or file.stem), name)
-    return of([record for each in files_of(name) for record in lines.read(each)], name)
+    return of([record for path in files_of(name) for record in lines.read(path)], name)

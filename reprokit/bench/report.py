@@ -48,23 +48,23 @@ def write(
 
 def _recipe(name: str, file: Path | None, steps: ReportTable | None) -> RecipeReport:
     recipe = load_recipe(name)
-    found = records_of(name, file) if file or results_file(name).exists() else []
-    found = some(found, name) if file else found
-    judged = judge(recipe, groups(found), bundled())
-    return recipe_report(recipe, found, judged, _variants(name, recipe, found), steps)
+    records = records_of(name, file) if file or results_file(name).exists() else []
+    records = some(records, name) if file else records
+    judged = judge(recipe, groups(records), bundled())
+    return recipe_report(recipe, records, judged, _variants(name, recipe, records), steps)
 
 
 def _variants(name: str, recipe: Recipe, records: Sequence[Record]) -> list[VariantFacts]:
     """The variants that were measured, or the default one, with lock and findings."""
     measured = {record.variant for record in records} & set(recipe.variants)
-    found = []
+    facts = []
     for variant in sorted(measured) or [recipe.default_variant]:
         chosen = target(f"{name}:{variant}")
-        # Without the host: the report is about the stack, and the same on every machine.
-        words = (f"{each.severity}: {each.reason}" for each in findings(chosen) if each.severity != "info")
+        # Without the host, so that the report is the same on every machine.
+        words = (f"{f.severity}: {f.reason}" for f in findings(chosen) if f.severity != "info")
         images = [record.image_digest for record in records if record.variant == variant]
-        found.append(VariantFacts(variant, variant_lock(chosen), tuple(words), _sizes(images[-1] if images else "")))
-    return found
+        facts.append(VariantFacts(variant, variant_lock(chosen), tuple(words), _sizes(images[-1] if images else "")))
+    return facts
 
 
 def _sizes(image: str) -> Mapping[str, int]:

@@ -39,11 +39,11 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
     mine = target.recipe.benchmarks_of(target.variant_name)
     for name in names:
         if name not in every:
-            known = ", ".join(every) or "none"
+            listed = ", ".join(every) or "none"
             raise UsageError(
                 f"{target.recipe.name} has no benchmark {name!r}{nearest(name, every)}",
                 str(target.path),
-                f"its benchmarks: {known}",
+                f"its benchmarks: {listed}",
             )
         if name not in mine:
             raise UsageError(
@@ -60,8 +60,8 @@ def benchmarks(target: Target, names: Sequence[str]) -> Mapping[str, Benchmark]:
 
 
 def with_parameters(benchmark: Benchmark, parameters: Mapping[str, Sequence[Any]]) -> Benchmark:
-    """The benchmark with these values of its variables, in place of those of its matrix."""
-    values = {name: list(each) for name, each in parameters.items()}
+    """The benchmark with these values of its variables instead of those of its matrix."""
+    values = {name: list(options) for name, options in parameters.items()}
     return benchmark.model_copy(update={"matrix": {**benchmark.matrix, **values}})
 
 
@@ -81,8 +81,8 @@ class Rounds:
 class Bench:
     """A container of `target` to run benchmarks in. `place` puts the recipe's data into the workspace.
 
-    `checkout` reads the state of the workspace, which `origin` has as it was at the begin. `moved` is the reason for
-    doubt once someone has changed it while a benchmark ran; records that are appended to a tracked file do not count.
+    `checkout` reads the state of the workspace, which `origin` has as it was at the start. `disturbed` gets a reason
+    for doubt if someone changes it while a benchmark runs. Records appended to a tracked file do not count.
     """
 
     target: Target
@@ -91,7 +91,7 @@ class Bench:
     origin: BenchOrigin
     place: Callable[[Input], None]
     checkout: Callable[[], Checkout] | None = None
-    moved: list[str] = field(default_factory=list)
+    disturbed: list[str] = field(default_factory=list)
 
     def measure(
         self,
@@ -125,30 +125,30 @@ class Bench:
         samples, count, checked = Counter[tuple[int, str]](), 0, 0
         for _ in range(rounds.repeat or benchmark.repeat):
             done, seen = run()
-            found = _parsed(self.target, benchmark, done, where)
-            runs.append(found.measurements)
-            checked = found.checked
-            environment, clocks = without_clocks(found.environment)
+            parsed = _parsed(self.target, benchmark, done, where)
+            runs.append(parsed.measurements)
+            checked = parsed.checked
+            environment, clocks = without_clocks(parsed.environment)
             first = environment if first is None else first
-            changed |= dict.fromkeys(found.apart)
+            changed |= dict.fromkeys(parsed.apart)
             changed |= dict.fromkeys(name for name in first | environment if first.get(name) != environment.get(name))
-            count += sum(len(each.samples) for each in found.measurements)
+            count += sum(len(case.samples) for case in parsed.measurements)
             SAMPLES.check(count, "samples of all runs", where)
             samples += seen
         seconds = round(time.monotonic() - began, 3)
         after = probe_state(self.execute)
         merged = together(runs)
         if files_before and (files_after := self._seen()) and files_after != files_before:
-            self.moved[:] = ["the commit or the tracked files of the workspace changed while benchmarks ran"]
-        seen_here = [*self.moved, *doubts(self.hardware.threads, before, after, samples)]
+            self.disturbed[:] = ["the commit or the tracked files of the workspace changed while benchmarks ran"]
+        seen_here = [*self.disturbed, *doubts(self.hardware.threads, before, after, samples)]
         reasons = (*self.origin.warnings, *self.hardware.doubts, *unlocked, *different(changed), *seen_here)
         origin = {name: value for name, value in vars(self.origin).items() if name != "warnings"}
         return [
             Record(
-                metric=each.metric,
-                unit=each.unit,
-                samples=each.samples,
-                params={**combination, **each.params},
+                metric=case.metric,
+                unit=case.unit,
+                samples=case.samples,
+                params={**combination, **case.params},
                 variables=combination,
                 recipe=self.target.recipe.name,
                 variant=self.target.variant_name,
@@ -171,10 +171,10 @@ class Bench:
                 before=before,
                 after=after,
                 limited_by=limit,
-                warnings=(*missing(repeats), *impossible(each), *contradicted(combination, each.params), *reasons),
+                warnings=(*missing(repeats), *impossible(case), *contradicted(combination, case.params), *reasons),
                 **origin,
             )
-            for (each, repeats), limit in zip(merged, limits([each for each, _ in merged]), strict=True)
+            for (case, repeats), limit in zip(merged, limits([case for case, _ in merged]), strict=True)
         ]
 
     def expected_s(
@@ -185,7 +185,7 @@ class Bench:
         combination: Mapping[str, Any],
         earlier: Sequence[Record],
     ) -> float:
-        """How long `measure` took when it was last recorded on this hardware, for as many runs; 0 if it was not."""
+        """The seconds that `measure` last took on this hardware, scaled to as many runs; 0 without a record."""
         expected = (name, self.target.variant_name, self.origin.node, self.hardware.cpu, self.hardware.gpu, combination)
         for record in reversed(earlier):
             facts = (record.benchmark, record.variant, record.node, record.cpu, record.gpu, record.variables)
@@ -196,8 +196,8 @@ class Bench:
 
     def _seen(self) -> Checkout | None:
         """The state of the workspace, None if that is unknown."""
-        found = self.checkout() if self.checkout and self.origin.dirty is not None else None
-        return found if found and found.dirty is not None else None
+        state = self.checkout() if self.checkout and self.origin.dirty is not None else None
+        return state if state and state.dirty is not None else None
 
     def _run(
         self,
@@ -208,7 +208,7 @@ class Bench:
         where: str,
         combination: Mapping[str, Any],
     ) -> tuple[Completed, Counter[tuple[int, str]]]:
-        """What the command printed, and the samples of the GPUs."""
+        """Run the command; returns its output, and the samples of the GPUs."""
         argv = ["bash", "-o", "pipefail", "-c", benchmark.command]
         if combination:
             argv = ["env", *assignments(combination), *argv]
@@ -230,7 +230,7 @@ class Bench:
 
 
 def assignments(combination: Mapping[str, Any]) -> list[str]:
-    """`NAME=VALUE` of each; true and false are written as in YAML."""
+    """`NAME=VALUE` for each variable; true and false as in YAML."""
     return [f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in combination.items()]
 
 
@@ -245,17 +245,17 @@ def _parsed(target: Target, benchmark: Benchmark, done: Completed, where: str) -
 
 
 def together(runs: Sequence[Sequence[Measurement]]) -> list[tuple[Measurement, tuple[int, ...]]]:
-    """The measurements of several runs as one each, with the number of samples of each run, 0 if it printed none."""
-    found: dict[str, list[tuple[int, Measurement]]] = {}
+    """Merge the measurements of several runs by case; each has the number of samples of each run, 0 for none."""
+    cases: dict[str, list[tuple[int, Measurement]]] = {}
     for number, run in enumerate(runs):
-        for each in run:
-            key = json.dumps([each.metric, each.unit, dict(each.params)], sort_keys=True)
-            found.setdefault(key, []).append((number, each))
-    SAMPLES.check(len(found) * len(runs), "cases of all runs")
+        for case in run:
+            key = json.dumps([case.metric, case.unit, dict(case.params)], sort_keys=True)
+            cases.setdefault(key, []).append((number, case))
+    SAMPLES.check(len(cases) * len(runs), "cases of all runs")
     merged = []
-    for same in found.values():
-        counts = Counter({number: len(each.samples) for number, each in same})
-        samples = tuple(sample for _, each in same for sample in each.samples)
+    for same in cases.values():
+        counts = Counter({number: len(case.samples) for number, case in same})
+        samples = tuple(sample for _, case in same for sample in case.samples)
         merged.append((replace(same[0][1], samples=samples), tuple(counts[number] for number in range(len(runs)))))
     return merged
 
@@ -267,7 +267,7 @@ def missing(repeats: Sequence[int]) -> list[str]:
 
 
 def impossible(measured: Measurement) -> list[str]:
-    """The reason to doubt a measurement that has times of 0 or less; empty without such times."""
+    """The reason to doubt a measurement with times of 0 or less; else empty."""
     count = sum(sample <= 0 for sample in measured.samples)
     if not count or unit_factor(measured.unit, "s") is None:
         return []
@@ -276,6 +276,6 @@ def impossible(measured: Measurement) -> list[str]:
 
 
 def contradicted(combination: Mapping[str, Any], printed: Mapping[str, Any]) -> list[str]:
-    """A reason for doubt for each variable of which the program prints another value than it was given."""
+    """A reason for doubt for each variable whose printed value differs from the given one."""
     other = [name for name in combination if name in printed and not has_params(printed, {name: combination[name]})]
     return [f"{name} was set to {combination[name]}, and the program printed {printed[name]}" for name in other]

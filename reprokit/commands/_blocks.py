@@ -1,4 +1,4 @@
-"""What `list --blocks` and `show BLOCK` print."""
+"""The output of `list --blocks` and `show BLOCK`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def show_block(spec: BlockSpec, file: str, as_json: bool) -> None:
 
 
 def known_blocks() -> dict[str, tuple[BlockSpec, str]]:
-    """The bundled blocks, and the own ones with their files, by name."""
+    """The bundled blocks, and the user's with their files, by name."""
     from reprokit import paths
     from reprokit.recipe.blocks import block_names, block_spec, own_block, own_block_files
 
@@ -43,7 +43,7 @@ def known_blocks() -> dict[str, tuple[BlockSpec, str]]:
 
 
 def block_text(spec: BlockSpec) -> str:
-    """What a block does, needs and takes, in Markdown."""
+    """The description, requirements and options of a block, in Markdown."""
     lines = [spec.does, ""]
     for what, names in (("Needs the pins", spec.pins), ("Comes after", spec.after)):
         if names:

@@ -29,7 +29,7 @@ def as_json(facts: Facts, finding: Finding) -> dict[str, Any]:
 
 
 def show(facts: Facts, findings: Sequence[Finding], sources: bool = False) -> None:
-    """Print findings for a reader, each with its remedy; the number of its sources, or with `sources` all of them."""
+    """Print findings with their remedies, and the number of sources, or with `sources` all of them."""
     times = " \u00d7 " if (sys.stdout.encoding or "").lower().startswith("utf") else " x "
     for finding in findings:
         echo_labelled(f"{finding.severity:8}", times.join(finding.subjects))

@@ -76,7 +76,7 @@ Secrets = Annotated[
     ),
 ]
 
-# What many verbs do.
+# Options of many verbs.
 Every = Annotated[bool, typer.Option("--all", help="Without names: every recipe, also those that come with reprokit.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]

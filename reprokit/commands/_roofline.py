@@ -45,8 +45,8 @@ def roofline(
     if plot:
         check_suffix(plot)
     if device and not peaks_of(bundled(), device):
-        known = ", ".join(dict.fromkeys(each.name for each in known_peaks(bundled())))
-        raise UsageError(f"no data sheet of {device!r} is known", hint=f"known are {known}")
+        every = ", ".join(dict.fromkeys(model.name for model in known_peaks(bundled())))
+        raise UsageError(f"no data sheet of {device!r} is known", hint=f"known are {every}")
     counts = thread_counts(threads)
     measured: list[MeasuredPeaks] = []
     points: list[RooflinePoint] = []
@@ -58,13 +58,13 @@ def roofline(
         with options.engine_on(on) as engine:
             measured, hardware, gpu = measure(engine, recipe, gpus, counts)
         # Several GPUs are "2x NAME, NAME".
-        names += [re.sub(r"^\d+x ", "", each) for each in gpu.split(", ") if each and not device]
+        names += [re.sub(r"^\d+x ", "", model) for model in gpu.split(", ") if model and not device]
         points = points_of(recipe, hardware, gpu) if plot or as_json else []
     elif not device:
         from reprokit.host.gpu import gpus as own_gpus
 
         names = list(dict.fromkeys(gpu.name for gpu in own_gpus()))
-    sheets = [sheet for each in names if (sheet := peaks_of(bundled(), each))]
+    sheets = [sheet for model in names if (sheet := peaks_of(bundled(), model))]
     listed = not name and not sheets
     if listed:
         sheets = known_peaks(bundled())
@@ -91,7 +91,7 @@ def _data(
     return {
         "data_sheets": [{**vars(sheet), "sources": _cited(sheet)} for sheet in sheets],
         "processor": hardware,
-        "measured": [each.model_dump() for each in measured],
+        "measured": [device.model_dump() for device in measured],
         "points": [vars(point) for point in points],
     }
 
@@ -115,18 +115,18 @@ def _print(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks], har
             paragraph(f"source: {source}")
     if measured:
         echo(f"measured: {hardware}")
-        dtypes = list(dict.fromkeys(dtype for each in measured for dtype in each.peaks))
-        kinds = list(dict.fromkeys(kind for each in measured for kind in each.bandwidths))
+        dtypes = list(dict.fromkeys(dtype for device in measured for dtype in device.peaks))
+        accesses = list(dict.fromkeys(kind for device in measured for kind in device.bandwidths))
         cells = [
             [
-                each.where,
-                *(_plain(each.peaks.get(dtype)) for dtype in dtypes),
-                *(_plain(each.bandwidths.get(kind)) for kind in kinds),
-                ", ".join(dict.fromkeys(each.how.values())),
+                device.where,
+                *(_plain(device.peaks.get(dtype)) for dtype in dtypes),
+                *(_plain(device.bandwidths.get(kind)) for kind in accesses),
+                ", ".join(dict.fromkeys(device.how.values())),
             ]
-            for each in measured
+            for device in measured
         ]
-        header = ["", *(f"{dtype} GFLOP/s" for dtype in dtypes), *(f"{kind} GB/s" for kind in kinds), "loops"]
+        header = ["", *(f"{dtype} GFLOP/s" for dtype in dtypes), *(f"{kind} GB/s" for kind in accesses), "loops"]
         table(header, cells, words=(0, len(header) - 1))
 
 

@@ -76,7 +76,7 @@ def bench(
         stale=stale,
     )
     if as_json:
-        measured = [json.loads(each.to_json()) for each in outcome.records]
+        measured = [json.loads(record.to_json()) for record in outcome.records]
         dump({"ok": not outcome.failed, "records": measured, **outcome.as_json()})
     else:
         tables, short = of_run(outcome.records, {} if every_table else outcome.benchmarks, target.recipe.claims)

@@ -66,7 +66,7 @@ def build(
     devices = ladder(request, engine.host.cdi_devices(engine.info()))[0].requests
     forced += engine_errors_of(engine, target, force)
     chosen = BuildOptions(
-        no_cache=no_cache or record,  # a cached step downloads nothing that could be recorded
+        no_cache=no_cache or record,  # a cached step downloads nothing to record
         keep_failed=keep_failed,
         offline=offline,
         drift=drift,

@@ -61,7 +61,7 @@ def check(
 
 
 class CheckResult(NamedTuple):
-    """The findings on one stack. A stack that does not count, such as the authors' own, is only shown."""
+    """The findings on one stack. If it does not count, as for the authors' own stack, it is only shown."""
 
     label: str
     counts: bool
@@ -91,18 +91,18 @@ def as_json(facts: Facts, results: list[CheckResult]) -> dict[str, Any]:
 
 
 def _about_this_host(finding: Finding) -> Finding:
-    """What this machine lacks is a warning: the recipe is right, and may be meant for another machine."""
+    """Make errors about this machine warnings: the recipe may be meant for another machine."""
     of_host = finding.severity == "error" and any(subject.startswith("host.") for subject in finding.subjects)
     return replace(finding, severity="warning") if of_host else finding
 
 
 def _needs_several_pins(facts: Facts, stack: Stack, findings: list[Finding]) -> bool:
-    """Whether no single pin ends all errors, and `solve`, which sees pins only, finds several that do."""
+    """Whether no single pin ends all errors, but several do, according to `solve`, which considers only pins."""
     from reprokit.compat.evaluate import judge, one_pin_is_enough
     from reprokit.compat.solve import passing
     from reprokit.compat.view import View
 
-    stack = replace(stack, host=None)  # what this machine lacks is no error of the pins
+    stack = replace(stack, host=None)  # errors about the machine are not the pins'
     if one_pin_is_enough(facts, stack, findings):
         return False
     pins = passing(facts, replace(stack, resolved={}))
@@ -112,8 +112,8 @@ def _needs_several_pins(facts: Facts, stack: Stack, findings: list[Finding]) -> 
 def _read(target: Target) -> tuple[dict[str, ResolvedVersion], list[Finding]]:
     """The versions beside the pins, and the faults of the recipe and its lock.
 
-    Faults are what `render` refuses: blocks, their options and order, what they install. Only own blocks are rendered
-    for it: the templates of the bundled ones refuse nothing that was judged before.
+    Faults are those that `render` refuses: blocks, their options and order, and what they install. Only the user's own
+    blocks are rendered: templates of bundled blocks refuse nothing more.
     """
     from reprokit.compat.model import Finding
     from reprokit.image.facts import template_facts

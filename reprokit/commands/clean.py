@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Leftover:
-    """`remove` returns False if something needs it by now."""
+    """Something to remove; `remove` returns False if it is in use by now."""
 
     kind: str
     name: str
@@ -48,7 +48,7 @@ def clean(
 
     engine = Engine.connect()
     leftovers = _leftovers(engine)
-    total = sum(each.size for each in leftovers)
+    total = sum(item.size for item in leftovers)
     removed: list[_Leftover] = []
     if leftovers and not as_json:
         table(("kind", "name", "size", "why"), [(e.kind, e.name, size(e.size), e.why) for e in leftovers])
@@ -56,10 +56,10 @@ def clean(
         consent.require(f"{len(leftovers)} leftovers are removed for good, {size(total)}", "--yes", yes)
         with Store().alone():
             # Meanwhile a build may have finished, or a container started.
-            shown = {(each.kind, each.id) for each in leftovers}
-            removed = [each for each in _leftovers(engine) if (each.kind, each.id) in shown and each.remove()]
+            shown = {(item.kind, item.id) for item in leftovers}
+            removed = [item for item in _leftovers(engine) if (item.kind, item.id) in shown and item.remove()]
     if as_json:
-        dump({"removed": [each.shown for each in removed], "leftovers": [each.shown for each in leftovers]})
+        dump({"removed": [item.shown for item in removed], "leftovers": [item.shown for item in leftovers]})
         return
     kept = len(leftovers) - len(removed)
     if not leftovers:
@@ -67,7 +67,7 @@ def clean(
     elif dry_run:
         echo(f"would be removed: {len(leftovers)}, {size(total)}")
     else:
-        echo(f"removed: {len(removed)}, {size(sum(each.size for each in removed))}")
+        echo(f"removed: {len(removed)}, {size(sum(item.size for item in removed))}")
         if kept:
             notify(f"kept, in use or changed meanwhile: {kept}")
 
@@ -78,7 +78,7 @@ def _done(remove: Callable[[], None]) -> bool:
 
 
 def _leftovers(engine: Engine) -> list[_Leftover]:
-    """In the order in which they can be removed: containers before their images and workspaces."""
+    """The leftovers in order of removal: containers before their images and workspaces."""
     from functools import partial
     from pathlib import Path
 
@@ -91,21 +91,19 @@ def _leftovers(engine: Engine) -> list[_Leftover]:
     copies = workspace.unused_copies(mounted)
     return [
         *(
-            _Leftover(
-                "container", one.container.name, one.id, one.why, one.size, partial(containers.remove, engine, one)
-            )
-            for one in old
+            _Leftover("container", c.container.name, c.id, c.why, c.size, partial(containers.remove, engine, c))
+            for c in old
         ),
         *(
-            _Leftover("image", one.shown, one.id, one.why, one.size, partial(images.remove, engine, one))
-            for one in images.leftovers(engine, {one.id for one in old})
+            _Leftover("image", i.shown, i.id, i.why, i.size, partial(images.remove, engine, i))
+            for i in images.leftovers(engine, {c.id for c in old})
         ),
         *(
             _Leftover(kind, name, name, "left by an interrupted build", 0, partial(_done, remove))
             for (kind, name), remove in images.left_by_builds(engine).items()
         ),
         *(
-            _Leftover("workspace", str(one.path), str(one.path), one.why, one.size, partial(workspace.remove_copy, one))
-            for one in copies
+            _Leftover("workspace", str(c.path), str(c.path), c.why, c.size, partial(workspace.remove_copy, c))
+            for c in copies
         ),
     ]

@@ -8,7 +8,7 @@ import typer
 
 from reprokit.untrusted.terminal import document
 
-# Prints the words that may follow $1, a line each, with a tab before their help.
+# Prints the possible next words of $1, one a line, with their help after a tab.
 _WORDS = (
     "_REPROKIT_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args _TYPER_COMPLETE_ARGS={} reprokit 2>/dev/null"
 )

@@ -35,7 +35,7 @@ def config(
         if json:
             dump([*map(_as_json, in_force)])
         else:
-            table(("kind", "value", "source"), [(each.kind, each.shown, each.source) for each in in_force])
+            table(("kind", "value", "source"), [(line.kind, line.shown, line.source) for line in in_force])
         return
 
     from reprokit.supply.fetch.http import Client

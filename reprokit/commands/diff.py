@@ -37,19 +37,19 @@ def diff(
     """
     from reprokit.supply.lock.file import SUFFIX
 
-    kinds = {"lock" if each.endswith(SUFFIX) else "bundle" if _is_bundle(each) else "image" for each in (before, after)}
-    if kinds == {"bundle"}:
+    sides = {"lock" if s.endswith(SUFFIX) else "bundle" if _is_bundle(s) else "image" for s in (before, after)}
+    if sides == {"bundle"}:
         comparisons = _bundles(Path(before), Path(after))
-    elif "lock" in kinds:
+    elif "lock" in sides:
         comparisons = [_locks(before, after)]
     else:
         comparisons = [_images(before, after)]
     if as_json:
         dump(comparisons)
     else:
-        for each in comparisons:
-            _print(each)
-    if any(not each["same"] for each in comparisons):
+        for comparison in comparisons:
+            _print(comparison)
+    if not all(comparison["same"] for comparison in comparisons):
         raise typer.Exit(1)
 
 
@@ -61,9 +61,9 @@ def _locks(before: str, after: str) -> dict[str, Any]:
     from reprokit.errors import UsageError
     from reprokit.supply.lock.file import SUFFIX, read
 
-    for each in (before, after):
-        if not each.endswith(SUFFIX):
-            raise UsageError("a lock is compared with another lock", each)
+    for file in (before, after):
+        if not file.endswith(SUFFIX):
+            raise UsageError("a lock is compared with another lock", file)
     try:
         changes = read(Path(before)).changes(read(Path(after)))
     except FileNotFoundError as error:
@@ -72,7 +72,7 @@ def _locks(before: str, after: str) -> dict[str, Any]:
 
 
 def _images(before: str, after: str) -> dict[str, Any]:
-    """Two images, of which one may be in a bundle."""
+    """Compare two images; one may be in a bundle."""
     from dataclasses import asdict
 
     from reprokit.engine import Engine
@@ -90,7 +90,7 @@ def _images(before: str, after: str) -> dict[str, Any]:
             return ImageInEngine.of(engine, image_name(target(text)) if is_recipe(text) else text)
 
         compared = compare_images(of(before, after), of(after, before))
-    # As in `verify`: no container sees times and names of owners, and engines write them in other ways.
+    # As in `verify`: times and names of owners do not count, as containers do not see them and engines differ.
     same, verdict = compared.verdict != "differs", compared.verdict
     return {**asdict(compared), "image": f"{before} -> {after}", "same": same, "verdict": verdict}
 
@@ -100,34 +100,34 @@ def _bundles(before: Path, after: Path) -> list[dict[str, Any]]:
 
     from reprokit.bundle.read import opened, verify
 
-    with opened(before) as one, opened(after) as other:
+    with opened(before) as old, opened(after) as new:
         verified = cache(verify)  # every byte is hashed, once a bundle
-        return [_of(name, one, other, left, right, verified) for name, left, right in _pairs(one, other)]
+        return [_of(name, old, new, left, right, verified) for name, left, right in _pairs(old, new)]
 
 
-def _pairs(one: Bundle, other: Bundle) -> list[tuple[str, Image | None, Image | None]]:
-    if len(one.images) == len(other.images) == 1:
-        left, right = one.images[0], other.images[0]
+def _pairs(old: Bundle, new: Bundle) -> list[tuple[str, Image | None, Image | None]]:
+    if len(old.images) == len(new.images) == 1:
+        left, right = old.images[0], new.images[0]
         name = left.name if left.name == right.name else f"{left.name} -> {right.name}"
         return [(name, left, right)]
-    lefts, rights = ({image.name: image for image in bundle.images} for bundle in (one, other))
+    lefts, rights = ({image.name: image for image in bundle.images} for bundle in (old, new))
     return [(name, lefts.get(name), rights.get(name)) for name in sorted({*lefts, *rights})]
 
 
 def _of(
-    name: str, one: Bundle, other: Bundle, left: Image | None, right: Image | None, verified: _Verified
+    name: str, old: Bundle, new: Bundle, left: Image | None, right: Image | None, verified: _Verified
 ) -> dict[str, Any]:
     from dataclasses import asdict
 
     from reprokit.bundle.compare import compare
 
-    compared = compare(one, other, left, right)
-    files = _files(one, other, left, right, verified) if left and right and (compared.removed or compared.added) else []
+    compared = compare(old, new, left, right)
+    files = _files(old, new, left, right, verified) if left and right and (compared.removed or compared.added) else []
     return {"image": name, "same": compared.same, **asdict(compared), "layers": files}
 
 
-def _files(one: Bundle, other: Bundle, left: Image, right: Image, verified: _Verified) -> list[dict[str, Any]]:
-    """What the layers do, if the bundles have them all."""
+def _files(old: Bundle, new: Bundle, left: Image, right: Image, verified: _Verified) -> list[dict[str, Any]]:
+    """The differences of the layers, if the bundles have all of them."""
     from dataclasses import asdict
 
     from reprokit.verify.layers import ImageInBundle
@@ -135,7 +135,7 @@ def _files(one: Bundle, other: Bundle, left: Image, right: Image, verified: _Ver
 
     if not all(layer.blob for image in (left, right) for layer in image.layers):
         return []
-    compared = compare_images(ImageInBundle(verified(one), left), ImageInBundle(verified(other), right))
+    compared = compare_images(ImageInBundle(verified(old), left), ImageInBundle(verified(new), right))
     return [asdict(layer) for layer in compared.layers]
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from reprokit.doctor.examined import Examined
     from reprokit.recipe.find import Target
 
-# Of 10 s; Python needs the rest.
+# Python needs the rest of the 10 s.
 _WITHIN_S = 9.0
 _LOGIN_S = 4.0
 _CHECKS_S = 6.5
@@ -73,7 +73,7 @@ def doctor(
 
 
 def _examine(stack: ExitStack, on: str | None, target: Target | None) -> tuple[list[Finding], Examined | None]:
-    """The findings; no machine where the node cannot be reached."""
+    """The findings, and the machine, None if the node cannot be reached."""
     from reprokit.doctor.checks import CHECKS
     from reprokit.doctor.examine import examine
     from reprokit.doctor.examined import Examined, examined_node

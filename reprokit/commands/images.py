@@ -54,7 +54,7 @@ def list_(
     else:
         shown = [
             (
-                row["name"].removeprefix("reprokit/"),  # as other verbs take it
+                row["name"].removeprefix("reprokit/"),  # as an argument of other verbs
                 row["digest"] if digest else row["id"][7:19],
                 size(row["bytes"]),
                 _age(row["created"]),
@@ -95,7 +95,7 @@ def size(
         freed.append(freed_by_removing(engine, image_id, images[-1]))
     together = stored_together(images)
     if as_json:
-        data = {each.name: _data(each, images, count) for each, count in zip(images, freed, strict=True)}
+        data = {image.name: _data(image, images, count) for image, count in zip(images, freed, strict=True)}
         dump({"images": data, "together": together})
     else:
         _print_sizes(images, freed, together)
@@ -164,7 +164,7 @@ def _age(created: str) -> str:
 
 
 def _print_apart(targets: Sequence[Target]) -> None:
-    """Name the recipes that share less than they could, as their locks are of different days."""
+    """Name recipes whose images could share more if their locks were of the same day."""
     from reprokit.image.lock.beside import locked_apart
 
     if labels := " ".join(locked_apart(targets)):

@@ -41,7 +41,7 @@ def load(
 
     with explained(), ExitStack() as stack:
         checked_bundles = checked(files, stack)
-        bundles = [each.bundle for each in checked_bundles]
+        bundles = [item.bundle for item in checked_bundles]
         for bundle in bundles:
             check_origin(bundle, signed_by, trust)
         texts = [recipes.of_images(bundle.metadata, bundle.where) for bundle in bundles]
@@ -50,10 +50,10 @@ def load(
         loaded = load_images(checked_bundles, Engine.connect(), force, replace, trusted_by)
         for text, put in zip(texts, folders, strict=True):
             notify(*recipes.put_unknown(text), *put())
-        for each in checked_bundles:
-            if inputs := each.bundle.metadata.inputs:
+        for item in checked_bundles:
+            if inputs := item.bundle.metadata.inputs:
                 with (store := Store()).in_use():
-                    new = import_inputs(each, inputs, store)
+                    new = import_inputs(item, inputs, store)
                 targets = ", ".join(inputs.targets)
                 notify(f"inputs of {targets}: {new.files} new files, {new.repositories} new repositories")
     if as_json:

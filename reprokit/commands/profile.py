@@ -105,7 +105,7 @@ def _remove_empty(*folders: Path) -> None:
 
 
 def _beside(engine: Engine, container: str, command: Command) -> int:
-    """Run with the command's output on standard error: standard output is for JSON."""
+    """Run the command with its output on standard error: standard output is for JSON."""
     from reprokit.container.execute import execute
     from reprokit.untrusted.terminal import Output
 
@@ -131,10 +131,10 @@ def _data(done: Profiled, place: Path) -> dict[str, object]:
             **row.model_dump(exclude_defaults=True),
             "share": summary.share(row),
             "gflops": row.rate,
-            "of_peak": each.of_peak,
-            "limited_by": each.limited_by,
+            "of_peak": position.of_peak,
+            "limited_by": position.limited_by,
         }
-        for row, each in zip(summary.rows, positions(summary), strict=True)
+        for row, position in zip(summary.rows, positions(summary), strict=True)
     ]  # fmt: skip
     return {
         "with": done.tool.name,

@@ -39,7 +39,7 @@ def ps(
             text = plain(container)
             rows = [r for r in rows if text in (r["name"], r["recipe"], f"{r['recipe']}:{r['variant']}")]
             if not rows:
-                names.chosen(engine, [container])  # it says why
+                names.chosen(engine, [container])  # raises the reason
     if as_json:
         dump(rows)
     elif not rows:

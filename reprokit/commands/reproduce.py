@@ -45,7 +45,7 @@ def reproduce(
     check_writable((folder.absolute() if output else folder) / "index.html", "-o DIR")
     journal, steps = do(target, f"{recipe}:{target.variant_name}", repeat, again)
     write([recipe], output, usual, steps=as_table(steps))
-    journal.save()  # the report may be in the checkout of the workspace
+    journal.save()  # after the report, which may change the workspace's checkout
     code = exit_code(steps)
     if as_json:
         dump({"ok": not code, "steps": [asdict(step) for step in steps], "report": str(folder / "index.html")})

@@ -110,13 +110,13 @@ def compare(
     if not cases:
         raise UsageError("the two sets have no case in common: variant, metric, unit or parameters differ in all")
     if as_json:
-        dump({"cases": [each.to_json() for each in cases], "alone": alone})
+        dump({"cases": [case.to_json() for case in cases], "alone": alone})
     else:
         with paged():
             show_tables([comparison.as_table(cases, f"{b} against {a}")])
         if alone:
             notify(f"{alone} cases are in one set only")
-    if any(each.verdict in ("higher", "lower") for each in cases):
+    if any(case.verdict in ("higher", "lower") for case in cases):
         raise typer.Exit(1)
 
 
@@ -144,13 +144,13 @@ def claims(
             notify(f"{name} has no claims")
         judged += judge(recipe, groups_here(name), bundled())
     if as_json:
-        dump({"claims": [each.to_json() for each in judged]})
+        dump({"claims": [claim.to_json() for claim in judged]})
     else:
         with paged():
             for verdict, lines in as_lines(judged):
                 for first, line in zip((verdict, *[""] * len(lines)), lines, strict=False):
                     paragraph(line, f"{first:15} ", " " * 18)
-    if any(each.verdict == "not reproduced" for each in judged):
+    if any(claim.verdict == "not reproduced" for claim in judged):
         raise typer.Exit(1)
 
 
@@ -245,4 +245,4 @@ def _tables(name: str | None, benchmarks: Sequence[str], file: Path | None) -> l
     every = groups(records_of(name, file)) if file else groups_of(name)
     kept = some(of(every, name, benchmarks), name, *benchmarks)
     names = {group.identity["recipe"] for group in kept} & set(recipe_names())
-    return sections(kept, {each: load_recipe(each).claims for each in names})
+    return sections(kept, {recipe: load_recipe(recipe).claims for recipe in names})

@@ -21,10 +21,10 @@ def rm(
     with options.engine_on(on) as engine:
         chosen = names.chosen(engine, container)
         containers = names.known_containers(engine)
-        removed = [each for one in chosen for each in (one, *names.of_purposes(containers, one))]
+        removed = [c for own in chosen for c in (own, *names.of_purposes(containers, own))]
         running = [c.name for c in removed if c.has_processes]
         if running and not force:
             raise UsageError(f"still running: {', '.join(running)}", hint="`reprokit stop` first, or use --force")
-        for one in dict.fromkeys(removed):
-            lifecycle.remove(engine, one.name)
-            echo(f"removed {one.name}")
+        for name in dict.fromkeys(c.name for c in removed):
+            lifecycle.remove(engine, name)
+            echo(f"removed {name}")

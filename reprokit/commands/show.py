@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from reprokit.recipe.model import Recipe
 
 Row = tuple[str, str]
-_OTHER_COLUMNS = 26  # of the layer's ID and size, and between them
+_OTHER_COLUMNS = 26  # width of the layer's ID, size and gaps
 
 
 def show(
@@ -69,12 +69,12 @@ def show(
 def _is_file(name: str) -> bool:
     try:
         return Path(name).is_file()
-    except OSError:  # such as a name that is too long
+    except OSError:  # such as too long a name
         return False
 
 
 def as_json(chosen: list[Target]) -> dict[str, Any]:
-    """The recipe as its file writes it, `extends` resolved, with the variants of `found` only; sizes are bytes."""
+    """The recipe as its file writes it, `extends` resolved, with the `chosen` variants only; sizes are bytes."""
     recipe = chosen[0].recipe
     data = recipe.model_dump(mode="json", by_alias=True)
     data["default"] = recipe.default_variant
@@ -148,7 +148,7 @@ def _print(sections: list[tuple[str, list[Row]]]) -> None:
 
 
 def _show_bundle(file: Path, as_json: bool, sbom: bool) -> None:
-    """Show a bundle: images, layers, pins, requirements, extras; with `sbom` what its image was made of."""
+    """Show a bundle: images, layers, pins, requirements, extras; with `sbom` the SBOM of its image."""
     from reprokit.bundle.load import signer
     from reprokit.bundle.read import opened
 
@@ -165,7 +165,7 @@ def _show_bundle(file: Path, as_json: bool, sbom: bool) -> None:
 
 
 def _sbom(bundle: Bundle) -> Any:
-    """The SBOM of the only image, from its lock and not from the bundle's own file of it. Raises UsageError."""
+    """The SBOM of the only image, made from its lock, not read from the bundle. Raises UsageError."""
     import json
 
     from reprokit.bundle.sbom import of_image
@@ -238,10 +238,10 @@ def _print_bundle(bundle: dict[str, Any]) -> None:
     if inputs := bundle["inputs"]:
         echo()
         amounts = f"{len(inputs['files'])} files, {len(inputs['packs'])} repositories"
-        paragraph(f"inputs of {', '.join(inputs['targets'])}: {amounts}", rest="  ")
+        paragraph(f"inputs of {', '.join(inputs['targets'])}: {amounts}", later="  ")
     for recipe in dict.fromkeys(file["recipe"] for file in bundle["beside"]):
         names = [file["path"] for file in bundle["beside"] if file["recipe"] == recipe]
         paragraph(", ".join(names), f"files of {recipe}: ", "  ")
     for part in bundle["parts"]:
         echo()
-        paragraph(f"{part['kind']} {part['name']}: {size(part['size'])}", rest="  ")
+        paragraph(f"{part['kind']} {part['name']}: {size(part['size'])}", later="  ")

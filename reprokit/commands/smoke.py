@@ -52,7 +52,7 @@ def smoke(
 
 
 def _write(junit: Path | None, results: Sequence[TrialResult]) -> None:
-    """Write the report so far, so that one exists however the run ends."""
+    """Write the report so far, so that it survives any end of the run."""
     if junit is None:
         return
     from reprokit.host.disk import unwritable

@@ -68,11 +68,11 @@ def verify(
         if repair:
             upkeep.repair(inputs_store, verified.bad)
     if as_json:
-        bad = [{"what": each.what, "path": str(each.path), "why": each.why} for each in verified.bad]
+        bad = [{"what": entry.what, "path": str(entry.path), "why": entry.why} for entry in verified.bad]
         dump({"files": verified.files, "repositories": verified.repositories, "bytes": verified.size, "bad": bad})
     else:
-        for each in verified.bad:
-            echo(f"bad: {each.what}: {each.why} ({each.path})")
+        for entry in verified.bad:
+            echo(f"bad: {entry.what}: {entry.why} ({entry.path})")
         echo(
             f"{verified.files} files and {verified.repositories} repositories, {size(verified.size)}: "
             + (f"{len(verified.bad)} bad" + (", removed" if repair else "") if verified.bad else "all good")
@@ -99,8 +99,8 @@ def gc(
         if not dry_run:
             upkeep.free(inputs_store, plan)
     if as_json:
-        goes = [{"path": str(each.path), "bytes": each.size} for each in plan.removed]
-        goes += [{"path": str(each.path), "bytes": each.size} for each in plan.leftovers]
+        goes = [{"path": str(entry.path), "bytes": entry.size} for entry in plan.removed]
+        goes += [{"path": str(entry.path), "bytes": entry.size} for entry in plan.leftovers]
         dump({"freed": not dry_run, "bytes": plan.size, "goes": goes})
     else:
         _print_plan(plan, dry_run)
@@ -199,13 +199,13 @@ def _print_plan(plan: Plan, dry_run: bool) -> None:
     from reprokit.formatting import size
 
     if dry_run:
-        for each in plan.removed:
-            what = each.key if isinstance(each.key, str) else f"{each.key.name} at {each.key.commit}"
-            echo(f"{size(each.size):>8}  {what}")
+        for entry in plan.removed:
+            what = entry.key if isinstance(entry.key, str) else f"{entry.key.name} at {entry.key.commit}"
+            echo(f"{size(entry.size):>8}  {what}")
         for leftover in plan.leftovers:
             echo(f"{size(leftover.size):>8}  {leftover.path}")
-    notify(f"kept, named by locks: {len(plan.named)}, {size(sum(each.size for each in plan.named))}")
+    notify(f"kept, named by locks: {len(plan.named)}, {size(sum(entry.size for entry in plan.named))}")
     if plan.young:
-        notify(f"kept, recent: {len(plan.young)}, {size(sum(each.size for each in plan.young))} (--all)")
+        notify(f"kept, recent: {len(plan.young)}, {size(sum(entry.size for entry in plan.young))} (--all)")
     verb = "would be freed" if dry_run else "freed"
     echo(f"{verb}: {len(plan.removed) + len(plan.leftovers)}, {size(plan.size)}")

@@ -65,7 +65,7 @@ def sweep(
             lock = paths.state() / f"sweep-{name}-{mark(str(Path.cwd()))}.lock"
             waiting = f"another sweep of {name} is running in this folder: waiting for it"
             locks.enter_context(file_lock(lock, waiting))
-        plan = planning.plan(jobs, _known(jobs))
+        plan = planning.plan(jobs, _earlier(jobs))
         shown = _plan_json(plan, nodes, runner)
         if not as_json:
             show_plan(plan, nodes, runner)
@@ -75,7 +75,7 @@ def sweep(
             return
         result = _run(plan, runner, nodes)
     if as_json:
-        failed = [each.to_json() for each in result.failed]
+        failed = [failure.to_json() for failure in result.failed]
         dump({"plan": shown, "ok": not failed, "recorded": result.recorded, "failed": failed})
     elif plan.jobs:
         echo(f"{result.recorded} of {counted(len(plan.jobs), 'job')} recorded, {len(result.failed)} failed")
@@ -134,13 +134,13 @@ def _record(recipe: str, records: Sequence[Record]) -> None:
     lines.append(Path.cwd(), _results(recipe), records)
 
 
-def _known(jobs: Sequence[Job]) -> list[Record]:
+def _earlier(jobs: Sequence[Job]) -> list[Record]:
     recipes = dict.fromkeys(job.recipe for job in jobs)
     return [record for name in recipes if Path(_results(name)).is_file() for record in lines.read(Path(_results(name)))]
 
 
 def _seconds(plan: SweepPlan, nodes: Sequence[Node], runner: str | None) -> float | None:
-    """How long the sweep takes, as far as known: a cluster has as many machines as it has."""
+    """The seconds that the sweep takes, None if unknown. The number of machines of a cluster is unknown."""
     return None if plan.seconds is None else plan.seconds / (1 if runner else len(nodes) or 1)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import distro
+from reprokit.compat.releases import distro
 from reprokit.compat.version import key_or_zero
 
 Kind = Literal["nvidia_cuda", "pytorch", "distro", "python", "other"]
@@ -73,9 +73,9 @@ def _parse(facts: Facts, text: str) -> ParsedBase:
 def _nvidia(facts: Facts, base: ParsedBase) -> ParsedBase:
     match = _NVIDIA_TAG.fullmatch(base.tag)
     if match is None:
-        found = re.match(r"\d+(\.\d+)+", base.tag)
+        cuda = re.match(r"\d+(\.\d+)+", base.tag)
         flavour = next((f for f in ("devel", "runtime", "base") if f in base.tag.split("-")), "")
-        return replace(base, flavour=flavour, well_formed=False, implied={"cuda": found[0]} if found else {})
+        return replace(base, flavour=flavour, well_formed=False, implied={"cuda": cuda[0]} if cuda else {})
     implied = {"cuda": match["cuda"]}
     if canonical := distro(facts, match["os"]):
         implied["distro"] = canonical
@@ -105,15 +105,15 @@ def _distribution(facts: Facts, base: ParsedBase) -> ParsedBase:
 
 
 def _python(facts: Facts, base: ParsedBase) -> ParsedBase:
-    version, *rest = base.tag.split("-")
+    version, *words = base.tag.split("-")
     implied = {"python": version} if key_or_zero(version) else {}
-    implied.update(("distro", canonical) for word in rest if (canonical := distro(facts, word)))
+    implied.update(("distro", canonical) for word in words if (canonical := distro(facts, word)))
     return replace(base, moving=not implied and not base.digest, implied=implied)
 
 
 def nvidia_references(facts: Facts, base: ParsedBase) -> list[str]:
     """Every listed nvidia/cuda reference of the base's repository, with its flavour and with or without cuDNN."""
-    found = []
+    references = []
     for version, image in facts.images.nvidia_cuda.listed.items():
         part = ""
         if base.cudnn_tag or "cudnn" in base.tag:
@@ -123,5 +123,5 @@ def nvidia_references(facts: Facts, base: ParsedBase) -> list[str]:
         for ubuntu in image.ubuntu:
             if part and ubuntu in image.ubuntu_without_cudnn:
                 continue
-            found.append(f"{base.repository}:{version}-{part}{base.flavour or 'devel'}-ubuntu{ubuntu}")
-    return found
+            references.append(f"{base.repository}:{version}-{part}{base.flavour or 'devel'}-ubuntu{ubuntu}")
+    return references

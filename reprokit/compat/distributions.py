@@ -1,4 +1,4 @@
-"""Which package has a module, a library or a header: on PyPI, in conda or in Debian, from `distributions.yaml`."""
+"""The package that has a module, a library or a header: on PyPI, in conda or Debian, from `distributions.yaml`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PYTHON_2 = {
 
 
 class Distributions(BaseModel):
-    """The table. An empty name is a module that no distribution of PyPI is known for."""
+    """The table. An empty name is a module without a distribution on PyPI."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -45,7 +45,7 @@ class Distributions(BaseModel):
         return canonicalize_name(module) if module.lower() in self.same else None
 
     def knows(self, project: str) -> bool:
-        """Whether the table has a distribution of PyPI: a stranger's name may be another project there."""
+        """Whether the table has this distribution of PyPI; an unlisted name may be another project there."""
         return project in self._projects
 
     @cached_property
@@ -57,20 +57,20 @@ class Distributions(BaseModel):
         if part in self.libraries:
             return next(iter(self.libraries[part]), "")
         name = part.removeprefix("lib").removesuffix(".so") if part.endswith(".so") else ""
-        found = self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/") or self.parts.get(name)
-        # A library that is linked by its name mostly has a header of that name.
-        return found or self.parts.get(f"{name or part}.h", "")
+        package = self.parts.get(part) or self.parts.get(f"{part.partition('/')[0]}/") or self.parts.get(name)
+        # Most libraries have a header of the same name.
+        return package or self.parts.get(f"{name or part}.h", "")
 
     def of_conda(self, name: str) -> str | None:
         """The distribution of PyPI, `apt:NAME`, "" for a part of conda's own system; None if unknown.
 
-        A name of conda is not taken for PyPI's unless it is known to be: anyone can register it there.
+        An unlisted conda name is not assumed to be PyPI's: anyone can register it there.
         """
         if name in self.conda_system:
             return ""
         project = canonicalize_name(name)
-        found = self.conda.get(name) or self.conda.get(project) or _conda_names().get(project)
-        return found or (project if self.knows(project) else None)
+        listed = self.conda.get(name) or self.conda.get(project) or _conda_names().get(project)
+        return listed or (project if self.knows(project) else None)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The findings on a stack, each with the nearest pins that resolve it, found by running the rules again.
+"""Evaluate a stack: findings, each with the nearest pins that resolve it according to the rules.
 
 The same facts and the same stack give the same list.
 """
@@ -11,25 +11,25 @@ from dataclasses import replace
 
 from reprokit.compat.base import nvidia_references, parse_base
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import build_of_cuda, releases, suggestions
 from reprokit.compat.model import SEVERITIES, Finding, ResolvedVersion, Stack
+from reprokit.compat.releases import build_of_cuda, releases, suggestions
 from reprokit.compat.rule import CompatRule
 from reprokit.compat.rules import RULES
 from reprokit.compat.version import begins, key, key_or_zero, public
 from reprokit.compat.view import View
 from reprokit.recipe.pin_names import NOT_ON_PYPI
 
-_FULL_CHECKS = 6  # candidates that are also checked with all other rules; each costs a complete evaluation
+_FULL_CHECKS = 6  # candidates checked with all other rules; each takes a complete evaluation
 
 
 def evaluate(facts: Facts, stack: Stack, rules: Iterable[CompatRule] = RULES) -> list[Finding]:
     """The findings on a stack: errors, warnings, unknown, info; each with the nearest pins that resolve it."""
     view = View(facts, stack)
-    found = [
+    findings = [
         _with_nearest(finding, _nearest(rule, finding, view)) if finding.severity in ("error", "warning") else finding
         for rule, finding in judge(view, rules)
     ]
-    return sorted(dict.fromkeys(found), key=lambda finding: SEVERITIES.index(finding.severity))
+    return sorted(dict.fromkeys(findings), key=lambda finding: SEVERITIES.index(finding.severity))
 
 
 def one_pin_is_enough(facts: Facts, stack: Stack, findings: list[Finding]) -> bool:
@@ -57,18 +57,18 @@ def judge(view: View, rules: Iterable[CompatRule] = RULES) -> Iterator[tuple[Com
             if severity == "error" and any(g.label in subjects for g in view.stack.gpus if not g.verified):
                 severity = "warning"
                 reason += " (its capability is not verified: see `nvidia-smi --query-gpu=compute_cap`)"
-            if severity == "error" and rule.id.endswith("-python") and any(each.built for each in resolved.values()):
+            if severity == "error" and rule.id.endswith("-python") and any(v.built for v in resolved.values()):
                 severity = "warning"
                 reason += ": its sdist is built instead"
-            for origin in dict.fromkeys(each.origin for each in resolved.values() if each.origin):
-                versions = [subject.replace("=", " ", 1) for subject, each in resolved.items() if each.origin == origin]
+            for origin in dict.fromkeys(v.origin for v in resolved.values() if v.origin):
+                versions = [subject.replace("=", " ", 1) for subject, v in resolved.items() if v.origin == origin]
                 reason += f" ({' and '.join(versions)}: {origin})"
-            rest = (verdict.sources, verdict.remedy, "", verdict.doubtful)
-            yield rule, Finding(severity, rule.id, subjects, reason, (), *rest)
+            sources, remedy, doubtful = verdict.sources, verdict.remedy, verdict.doubtful
+            yield rule, Finding(severity, rule.id, subjects, reason, (), sources, remedy, "", doubtful)
 
 
 def _resolved(view: View, subjects: Iterable[str]) -> dict[str, ResolvedVersion]:
-    """Those of the subjects that are no pins as the user wrote them."""
+    """The resolved versions among the subjects: those that are no pin of the user."""
     if not view.stack.resolved:
         return {}
     pins = ((subject, view.pin(subject.partition("=")[0])) for subject in subjects)
@@ -80,8 +80,8 @@ def _with_nearest(finding: Finding, nearest: tuple[str, ...]) -> Finding:
     pins = [pin for pin in nearest if not pin.startswith("driver=")]
     ways = [f"pin {', or '.join(pins)}"] if pins else []
     ways += [f"install driver {pin.partition('=')[2]} or later" for pin in nearest if pin not in pins]
-    kinds = dict.fromkeys(subject.partition("=")[0] for subject in finding.subjects)
-    fallback = f"no version that works is known: change {' or '.join(kinds)}"
+    names = dict.fromkeys(subject.partition("=")[0] for subject in finding.subjects)
+    fallback = f"no version that works is known: change {' or '.join(names)}"
     return replace(finding, nearest=nearest, remedy=finding.remedy or "; or ".join(ways) or fallback)
 
 
@@ -90,20 +90,20 @@ def _nearest(rule: CompatRule, finding: Finding, view: View) -> tuple[str, ...]:
 
     A pin that causes no new error is preferred to a nearer one that does.
     """
-    found = []
+    pins = []
     about = _kinds(finding)
     # Other errors of the same pins should end, too.
-    before = {each for each in _errors(view) if each.partition("|")[2] != about}
+    before = {error for error in _errors(view) if error.partition("|")[2] != about}
     for name in _changing(rule, finding):
         for number, offered in enumerate(options(view, name)):
             best = _best(rule, finding, view, offered, before, clean_only=number > 0)
             if best:
-                found.append(f"{best[0]}={best[1]}")
-    return tuple(dict.fromkeys(found))
+                pins.append(f"{best[0]}={best[1]}")
+    return tuple(dict.fromkeys(pins))
 
 
 def _changing(rule: CompatRule, finding: Finding) -> tuple[str, ...]:
-    """The pins for which other releases may be offered: those of the rule, or for `*` those that the finding names."""
+    """The pins for which other releases are offered: those of the rule, or for `*` those in the finding."""
     return tuple(s.partition("=")[0] for s in finding.subjects) if rule.changes == ("*",) else rule.changes
 
 
@@ -138,8 +138,8 @@ def _best(
 def _state(rule: CompatRule, finding: Finding, view: View, name: str) -> str:
     """`clean` if the rule has no more findings on these subjects, `tolerable` if it only warns, else `bad`."""
     others = _others(finding.subjects, name)
-    found = (f for _, f in judge(view, (each for each in RULES if each.id == rule.id)))
-    severities = {f.severity for f in found if f.severity != "info" and _others(f.subjects, name) >= others}
+    findings = (f for _, f in judge(view, (r for r in RULES if r.id == rule.id)))
+    severities = {f.severity for f in findings if f.severity != "info" and _others(f.subjects, name) >= others}
     if not severities:
         return "clean"
     return "bad" if severities & {"error", "unknown"} else "tolerable"
@@ -152,7 +152,7 @@ def _others(subjects: tuple[str, ...], name: str) -> frozenset[str]:
 
 
 def _errors(view: View) -> set[str]:
-    """Errors by rule and by the kinds of their subjects, GPUs by name."""
+    """Errors by rule and by the names of their pins; GPUs with their model."""
     return {f"{f.rule}|{_kinds(f)}" for _, f in judge(view) if f.severity == "error"}
 
 
@@ -183,23 +183,23 @@ def options(view: View, name: str) -> Iterator[list[tuple[str, str]]]:
         yield _ordered(pin.text, [(name, text) for text in _torchvisions(view)])
     else:
         build = f"+{pin.local}" if pin.local else ""
-        of_build = name == "dgl" and build  # the DGL releases on PyPI for a CUDA such as cu102
-        known = view.facts.dgl.pypi_cuda.get(f"dgl-{pin.local}", ()) if of_build else suggestions(view.facts, name)
-        # gcc 10 instead of 10.3 would name the same compiler.
-        yield _ordered(pin.text, [(name, v + build) for v in known if not begins(v, public(pin.text))])
+        of_build = name == "dgl" and build  # DGL releases on PyPI for a CUDA such as cu102
+        candidates = view.facts.dgl.pypi_cuda.get(f"dgl-{pin.local}", ()) if of_build else suggestions(view.facts, name)
+        # gcc 10 is no alternative to 10.3.
+        yield _ordered(pin.text, [(name, v + build) for v in candidates if not begins(v, public(pin.text))])
 
 
 def _torches(view: View, text: str) -> Iterator[list[tuple[str, str]]]:
     """Wheels with a CUDA build, then those of PyPI."""
     table = view.facts.torch.releases
-    known = releases(view.facts, "torch")
+    versions = releases(view.facts, "torch")
     if text.endswith("+cpu"):
-        yield _ordered(text, [("torch", f"{v}+cpu") for v in known])
+        yield _ordered(text, [("torch", f"{v}+cpu") for v in versions])
         return
-    builds = [("torch", f"{v}+{build_of_cuda(b)}") for v in known for b in table[v].builds]
+    builds = [("torch", f"{v}+{build_of_cuda(b)}") for v in versions for b in table[v].builds]
     yield _ordered(text, builds)
     if "+" not in text:
-        yield _ordered(text, [("torch", v) for v in known])
+        yield _ordered(text, [("torch", v) for v in versions])
 
 
 def _torchvisions(view: View) -> Iterator[str]:
@@ -232,17 +232,17 @@ def _nvidia_bases(view: View) -> list[tuple[str, str]]:
     if view.stack.purpose == "compile":
         references = [r.replace("-runtime-", "-devel-").replace("-base-", "-devel-") for r in references]
     parsed = {r: parse_base(view.facts, r) for r in references if r != base.text}
-    versions = dict.fromkeys(each.implied["cuda"] for each in parsed.values())
+    versions = dict.fromkeys(image.implied["cuda"] for image in parsed.values())
     ordered = _ordered(base.implied.get("cuda", "0"), [("cuda", v) for v in versions], same_series_first=True)
     rank = {version: i for i, (_, version) in enumerate(ordered)}
-    # Within one CUDA, the base's own distribution first.
+    # For equal CUDA, the base's own distribution first.
     return [
         ("base", r) for r in sorted(parsed, key=lambda r: (rank[parsed[r].implied["cuda"]], parsed[r].os != base.os))
     ]
 
 
 def _ordered(current: str, options: list[tuple[str, str]], same_series_first: bool = False) -> list[tuple[str, str]]:
-    """Options by the number of known versions in between; then the same major, then lower versions first."""
+    """Sort options by the number of versions in between, then the same major, then lower versions first."""
     at = key_or_zero(public(current))
     keys = sorted({key(text) for _, text in options})
     place = bisect.bisect_left(keys, at)
@@ -267,15 +267,15 @@ def _distros(view: View, current: str) -> list[str]:
 
 
 def _drivers(view: View) -> list[str]:
-    found: set[str] = set()
+    drivers: set[str] = set()
     for toolkit in view.facts.cuda.toolkits.values():
-        found.update(toolkit.driver_by_release.values())
-        found.update(d for d in (toolkit.driver_min, toolkit.family_driver_min) if d)
-    return sorted(found, key=key)
+        drivers.update(toolkit.driver_by_release.values())
+        drivers.update(d for d in (toolkit.driver_min, toolkit.family_driver_min) if d)
+    return sorted(drivers, key=key)
 
 
 def package_errors(facts: Facts, stack: Stack) -> list[tuple[CompatRule, Finding]]:
-    """The errors that other versions of resolved packages may end: those between packages, or with Python."""
+    """Errors between packages or with Python, which other versions of resolved packages may end."""
     return [(r, f) for r, f in judge(View(facts, stack)) if f.severity == "error" and _is_about_packages(f, stack)]
 
 
@@ -300,18 +300,18 @@ def bounds(facts: Facts, stack: Stack, fixed: Collection[str]) -> Iterator[tuple
 
 
 def _bounds_of(rule: CompatRule, finding: Finding, view: View, name: str) -> tuple[str, str]:
-    """The oldest of the releases around the present one that have the error, and the next newer one without it.
+    """The oldest release of the range with the error around the present one, and the next newer one without it.
 
-    Each is empty if no older or newer release is without the error.
+    Each is "" if no release on that side is free of the error.
     """
-    pin, known = view.pin(name), releases(view.facts, name)
+    pin, versions = view.pin(name), releases(view.facts, name)
     present = key(pin.versions[0] if pin and pin.versions else "0")
-    older, newer = [v for v in known if key(v) <= present], [v for v in known if key(v) > present]
+    older, newer = [v for v in versions if key(v) <= present], [v for v in versions if key(v) > present]
 
     def fails(version: str) -> bool:
-        found = judge(view.changed(name, version), [rule])
+        findings = judge(view.changed(name, version), [rule])
         return any(
-            f.severity == "error" and _other_subjects(f, name) == _other_subjects(finding, name) for _, f in found
+            f.severity == "error" and _other_subjects(f, name) == _other_subjects(finding, name) for _, f in findings
         )
 
     first = next((i for i, v in reversed(list(enumerate(older))) if not fails(v)), -1) + 1

@@ -1,4 +1,4 @@
-"""The facts, typed: one attribute a file of `facts/`, read and validated when a rule first asks for it."""
+"""The facts, typed: an attribute for each file of `facts/`, read and validated at first use."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ class Facts:
         self._derived: dict[str, Any] = {}
 
     def __getattr__(self, name: str) -> Any:
-        """Read a file; from then on the attribute itself is found."""
-        if name not in (kinds := _kinds()):
+        """Read a file, and keep it as an attribute."""
+        if name not in (types := _kinds()):
             raise AttributeError(name)
-        setattr(self, name, TypeAdapter(kinds[name]).validate_python(read(name)))
+        setattr(self, name, TypeAdapter(types[name]).validate_python(read(name)))
         return self.__dict__[name]
 
     def derived(self, name: str, make: Callable[[Facts], T]) -> T:
-        """What `make` derives from the facts, kept under `name` so that it is derived once."""
+        """The result of `make(self)`, cached under `name`."""
         if name not in self._derived:
             self._derived[name] = make(self)
-        found: T = self._derived[name]
-        return found
+        value: T = self._derived[name]
+        return value
 
     def package(self, name: str) -> schema.PackageFacts:
-        """What releases of a package of PyPI require, from `facts/requires/NAME.yaml`; empty without that file."""
+        """The requirements of a PyPI package's releases, from `facts/requires/NAME.yaml`; empty without that file."""
         file = f"requires/{name}"
         return self.derived(f"package {name}", lambda _: schema.PackageFacts.model_validate(read(file, {})))
 
     def cite(self, source: str) -> str:
-        """The citation behind an id of sources.yaml; the id itself if it has none."""
+        """The citation of an id of sources.yaml; the id itself if it has none."""
         return self.sources.get(source, source)
 
 
@@ -81,7 +81,7 @@ def _kinds() -> dict[str, Any]:
 
 
 def read(name: str, missing: Any = None) -> Any:
-    """The content of `facts/NAME.yaml` as plain values; `missing`, if given, where there is no such file."""
+    """The content of `facts/NAME.yaml` as plain values; `missing`, if given, without that file."""
     file = FOLDER / f"{name}.yaml"
     if missing is not None and not file.exists():
         return missing

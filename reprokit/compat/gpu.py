@@ -11,7 +11,7 @@ from reprokit.compat.model import KnownGpu
 from reprokit.compat.schema import PeakRow
 from reprokit.errors import UsageError
 
-# Words that vendors and tools add to a product's name without a change of its capability.
+# Words in product names that do not change the capability.
 _NOISE = re.compile(
     r"\b(nvidia|corporation|graphics|device|gpu|generation|edition|workstation|server|with|design"
     r"|pcie?|sxm\d?|nvl\d*|dgxs?|hgx|ls|hbm\d?e?|gddr\dx?|(?:mobile|max-?q)|\d+ ?g[bi]?b?)\b"
@@ -31,11 +31,11 @@ def parse_gpu(facts: Facts, text: str) -> KnownGpu | None:
     if bare and ("." in name or not name[0].isdigit()):
         return _capability(facts, int(bare[1]), int(bare[2]), text)
     index = facts.derived("gpus by spelling", _by_spelling)
-    found = next((gpus for s in _attempts(name) if (gpus := index.get(s))), [])
-    if len({gpu.capability for gpu in found}) == 1:
-        return found[0]
-    if found:
-        names = ", ".join(sorted(gpu.name for gpu in found))
+    matches = next((gpus for s in _attempts(name) if (gpus := index.get(s))), [])
+    if len({gpu.capability for gpu in matches}) == 1:
+        return matches[0]
+    if matches:
+        names = ", ".join(sorted(gpu.name for gpu in matches))
         raise UsageError(
             f"several GPUs are called {text!r}", hint=f"write one of {names}, or a compute capability such as 8.6"
         )
@@ -43,9 +43,9 @@ def parse_gpu(facts: Facts, text: str) -> KnownGpu | None:
 
 
 def _capability(facts: Facts, major: int, minor: int, text: str) -> KnownGpu:
-    known = facts.gpus.capabilities
-    if f"{major}.{minor}" not in known:
-        raise UsageError(f"no GPU has compute capability {text}", hint=f"capabilities are {', '.join(known)}")
+    capabilities = facts.gpus.capabilities
+    if f"{major}.{minor}" not in capabilities:
+        raise UsageError(f"no GPU has compute capability {text}", hint=f"capabilities are {', '.join(capabilities)}")
     return KnownGpu(f"capability {major}.{minor}", (major, minor))
 
 
@@ -68,9 +68,9 @@ def _by_spelling(facts: Facts) -> dict[str, list[KnownGpu]]:
             name = name.removeprefix("GeForce ").removeprefix("Tesla ")
             gpu = KnownGpu(name, (major, minor), group.line, not group.unverified)
             for plain in _spellings(spelling):
-                known = index.setdefault(plain, [])
-                if gpu not in known:
-                    known.append(gpu)
+                gpus = index.setdefault(plain, [])
+                if gpu not in gpus:
+                    gpus.append(gpu)
     return index
 
 
@@ -86,13 +86,13 @@ def _attempts(name: str) -> list[str]:
 def _spellings(name: str) -> set[str]:
     """The plain name, also without its leading family words and its trailing generation."""
     words = re.sub(r"[-_/()]", " ", name.lower()).split()
-    found = set()
+    spellings = set()
     while True:
-        found.add(_plain(" ".join(words)))
+        spellings.add(_plain(" ".join(words)))
         if words[-1] in _GENERATIONS and len(words) > 1:
-            found.add(_plain(" ".join(words[:-1])))
+            spellings.add(_plain(" ".join(words[:-1])))
         if len(words) == 1 or words[0] not in _FAMILIES:
-            return found
+            return spellings
         words = words[1:]
 
 
@@ -104,7 +104,7 @@ def _hint(facts: Facts, name: str) -> str:
     return f"did you mean {' or '.join(names)}? {also}" if names else "write a compute capability such as 8.6"
 
 
-# Slices of a GPU, and laptop models, whose clocks are the maker's choice.
+# Slices of a GPU, and laptop models: their clocks are not those of the data sheet.
 _OTHER_CLOCKS = re.compile(r"\b(mig|laptop|mobile|max-?q)\b", re.IGNORECASE)
 _TRANSFERS = 2  # a clock
 
@@ -122,7 +122,7 @@ class DevicePeaks:
 
 
 def peaks_of(facts: Facts, name: str) -> DevicePeaks | None:
-    """The peaks of a GPU by any of its names, such as `Tesla V100-SXM2-16GB`; None if no data sheet is known."""
+    """The peaks of a GPU by any of its names, such as `Tesla V100-SXM2-16GB`; None without a data sheet."""
     try:
         gpu = None if _OTHER_CLOCKS.search(name) else parse_gpu(facts, name)
     except UsageError:

@@ -9,7 +9,7 @@ from typing import Literal
 Severity = Literal["error", "warning", "unknown", "info"]
 Purpose = Literal["compile", "run", "ptx", "import"]
 PURPOSES: tuple[Purpose, ...] = ("compile", "run", "ptx", "import")
-# Purposes for which code is compiled, or runs on a GPU.
+# Purposes that compile code, or run it on a GPU.
 COMPILE: tuple[Purpose, ...] = ("compile",)
 GPU: tuple[Purpose, ...] = ("compile", "run", "ptx")
 CODE: tuple[Purpose, ...] = ("compile", "run")
@@ -39,7 +39,7 @@ class Finding:
 class KnownGpu:
     """A GPU by name and compute capability, such as (8, 6). `line` is geforce, datacenter, ... or empty.
 
-    If not `verified`, no source was read for its capability; it causes warnings but no errors.
+    If not `verified`, no source states its capability; it causes warnings but no errors.
     """
 
     name: str
@@ -60,7 +60,7 @@ class KnownGpu:
 
 @dataclass(frozen=True)
 class KnownHost:
-    """What is known of the machine. Sizes are bytes."""
+    """Sizes of the machine in bytes, None if unknown."""
 
     memory_bytes: int | None = None
     disk_free_bytes: int | None = None
@@ -70,8 +70,8 @@ class KnownHost:
 class ResolvedVersion:
     """A version that is no pin. `origin` says where it comes from: `locked by recipes/x.lock.yaml`.
 
-    If `matched`, a package manager that knows every build has matched it with the others of its kind, as conda does. If
-    `built`, it is built from its sdist if it has no wheel.
+    If `matched`, a package manager that knows every build chose it to fit the others, as conda does. If `built`, its
+    sdist is built if it has no wheel.
     """
 
     version: str
@@ -84,8 +84,8 @@ class ResolvedVersion:
 class Stack:
     """Pins, what they are for, and the machine they should work on. Sizes are bytes.
 
-    `resolved` are the versions beside the pins: those of a recipe's wheels and of its lock. One that begins with the
-    pin of its name is what this pin means.
+    `resolved` are the versions of a recipe's wheels and of its lock. A version that begins with the pin of its name
+    makes this pin exact.
 
     `projects` are the source trees that are built, `bare_projects` those of them without their submodules. `declared`
     are the capabilities that a recipe is meant for, `requires_driver` is its lowest driver. With `pinned_exactly`

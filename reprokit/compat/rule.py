@@ -24,9 +24,9 @@ class Verdict:
 
 
 class Problem(NamedTuple):
-    """A verdict on what the user wrote: `subjects` are the pins, GPUs or requirements that do not fit together.
+    """A verdict on `subjects`: the pins, GPUs or requirements that do not fit together.
 
-    Without a verdict there is no problem.
+    None as verdict means no problem.
     """
 
     subjects: tuple[str, ...]
@@ -35,7 +35,7 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class CompatRule:
-    """One check. `changes` are the pins of which other releases may be offered, `purposes` those that it is for.
+    """One check for `purposes`. `changes` are the pins for which other releases may be offered.
 
     With `about`, the rule is silent in stacks without that pin.
     """
@@ -59,8 +59,8 @@ def combination_rule(
 ) -> Callable[[Callable[..., Iterable[Verdict]]], CompatRule]:
     """Make a rule of a function that judges one combination of releases: `judge(view, *releases)`.
 
-    Its first verdict counts. `of` names what is combined (see `View.sides`), separated by blanks. The rule is silent
-    if the stack has no such pin or no fact knows its version. `changes` are the pins among `of` unless given.
+    Its first verdict counts. `of` names the sides (see `View.sides`), separated by blanks. The rule is silent if the
+    stack lacks a side or no fact covers its version. `changes` are the pins among `of` unless given.
     """
 
     def made(judge: Callable[..., Iterable[Verdict]]) -> CompatRule:
@@ -88,7 +88,7 @@ def combination_rules(
     def made(judge: Callable[..., Iterable[Verdict]]) -> tuple[CompatRule, ...]:
         rules = []
         for names in ((entry,) if isinstance(entry, str) else entry for entry in each):
-            texts = (name.format(*(one.replace("_", "-") for one in names)), of.format(*names))
+            texts = (name.format(*(n.replace("_", "-") for n in names)), of.format(*names))
             offered = changes if changes is None else changes.format(*names)
             decorate = combination_rule(*texts, offered, purposes, about=names[0])
             rules.append(decorate(lambda view, *releases, names=names: judge(view, *names, *releases)))
@@ -100,14 +100,14 @@ def combination_rules(
 def problems(
     view: View, names: Iterable[str], judge: Callable[..., Iterable[Verdict]], last: int = 0
 ) -> Iterator[Problem]:
-    """Judge all combinations of the releases that `names` stand for in a stack, see `View.sides`.
+    """Judge all combinations of releases of the sides `names`, see `View.sides`.
 
-    With `last`, only as many of the newest releases of each count.
+    `last` limits each side to that many of its newest releases.
     """
     for sides in product(*map(view.sides, names)):
         verdicts = (
-            (" with ".join(label for label, _ in each if label), judge(view, *(value for _, value in each)))
-            for each in product(*(side.releases[-last:] for side in sides))
+            (" with ".join(label for label, _ in case if label), judge(view, *(value for _, value in case)))
+            for case in product(*(side.releases[-last:] for side in sides))
         )
         yield Problem(tuple(side.subject for side in sides), combined(verdicts))
 
@@ -121,7 +121,7 @@ def warning(reason: str, sources: Iterable[str] = ()) -> Verdict:
 
 
 def doubt(reason: str, sources: Iterable[str] = ()) -> Verdict:
-    """The warning of what is an error if a fact that is not verified is true."""
+    """A warning that would be an error if an unverified fact is true."""
     return Verdict("warning", reason, tuple(sources), doubtful=True)
 
 
@@ -145,23 +145,23 @@ def needs(
 def combined(verdicts: Iterable[tuple[str, Iterable[Verdict]]]) -> Verdict | None:
     """One verdict on all releases that a pin stands for, each with its label; the first verdict on each counts.
 
-    An error if every release fails; a warning that names the releases if only some fail or warn; unknown if nothing
-    is known of any; else none.
+    An error if every release fails; a warning that names the releases if only some fail or warn; unknown if all are
+    unknown; else None.
     """
-    found = [(label, next(iter(each), None)) for label, each in verdicts]
+    judged = [(label, next(iter(own), None)) for label, own in verdicts]
     for severity in ("error", "warning"):
-        hit = [(label, v) for label, v in found if v is not None and v.severity == severity]
+        hit = [(label, v) for label, v in judged if v is not None and v.severity == severity]
         if not hit:
             continue
         newest, sources = hit[-1][1], tuple(dict.fromkeys(s for _, v in hit for s in v.sources))
-        if len(hit) == len(found):
+        if len(hit) == len(judged):
             return Verdict(newest.severity, newest.reason, sources, doubtful=all(v.doubtful for _, v in hit))
-        rest = [label for label, v in found if v is None or v.severity != severity]
-        reason = f"{_names([label for label, _ in hit])}: {newest.reason} ({_names(rest)} would do)"
+        others = [label for label, v in judged if v is None or v.severity != severity]
+        reason = f"{_names([label for label, _ in hit])}: {newest.reason} ({_names(others)} would do)"
         return Verdict("warning", reason, sources)
     for severity in ("unknown", "info"):
-        if found and all(v is not None and v.severity == severity for _, v in found):
-            return found[0][1]
+        if judged and all(v is not None and v.severity == severity for _, v in judged):
+            return judged[0][1]
     return None
 
 

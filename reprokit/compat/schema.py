@@ -50,7 +50,7 @@ def rows_for(rows: Iterable[_AnySpan], version: str) -> Iterator[_AnySpan]:
 
 
 class Needs(Span):
-    """What a range of releases needs of other software; empty if nothing is known."""
+    """The other software that a range of releases needs; empty if unknown."""
 
     cuda_min: str = ""
     cuda_below: str = ""
@@ -75,7 +75,7 @@ class Table(Fact, Generic[T]):
 
 
 class Api(Fact):
-    """An API: the releases that lack it, in which its meaning changed, or in which it was tried."""
+    """An API: releases that lack it, that changed its meaning, or in which it was tried."""
 
     removed_in: str = ""
     added_in: str = ""
@@ -119,8 +119,8 @@ class CompilerLimits(Fact):
 class Toolkit(Fact):
     """A minor release of CUDA. `sm` are the capabilities that its nvcc compiles for.
 
-    On the capabilities of `libraries_fail` kernels run, but its cuBLAS and cuDNN fail; on those of `cufft_fails` only
-    its cuFFT fails.
+    Kernels run on the capabilities of `libraries_fail`, but cuBLAS and cuDNN fail there; on those of `cufft_fails` only
+    cuFFT fails.
     """
 
     driver_min: str | None
@@ -173,7 +173,7 @@ class CudaFacts(Fact):
 
 
 class FrameworkBuild(Span):
-    """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are ranges of what they load, as for pip.
+    """`built` is the CUDA that releases are built with. `cuda` and `cudnn` are the version ranges that they load.
 
     A row with `local` is about builds with that local part, such as cuda11.cudnn86. Their PTX needs the driver
     `driver_min`. With `links`, the driver links what the toolkit compiled, and must not be older than the toolkit.
@@ -208,7 +208,7 @@ class Distro(Fact):
 
     @property
     def packages_cuda(self) -> bool:
-        """Whether it is known which CUDA it packages, if any."""
+        """Whether the facts say which CUDA it packages, if any."""
         return "cuda_package" in self.model_fields_set
 
 
@@ -386,7 +386,7 @@ class DglDlpack(Span):
 
 
 class Graphbolt(Span):
-    """`libraries` are the torch releases that a DGL wheel has a library for, where the wheel was read."""
+    """`libraries` are the torch releases for which a DGL wheel has a library, if the wheel was read."""
 
     libraries: dict[str, Texts]
 
@@ -429,7 +429,7 @@ class FlashAttentionFacts(Fact):
 
 
 class LlvmArchive(Fact):
-    """The LLVM majors in an archive. `complete`: a major that is not listed is known to be absent."""
+    """The LLVM majors in an archive. `complete`: unlisted majors are absent."""
 
     majors: Texts
     unverified_majors: Texts = ()
@@ -453,7 +453,7 @@ class BareProject(Fact):
 
 
 class NumpyRelease(Fact):
-    """A minor release. `first_patch`: the patch release that first had wheels for a Python, where not the first."""
+    """A minor release. `first_patch`: the first patch release with wheels for a Python, if not the first."""
 
     python: Texts
     first_patch: dict[str, str]
@@ -467,7 +467,7 @@ class NumpyFacts(Fact):
 class TorchRelease(Fact):
     """A release. `default` is the CUDA of PyPI's wheel; `sm`, `ptx` and `conda_sm` list capabilities by build (cu118).
 
-    `unverified` names what was read nowhere: `default`, `builds`, `sm`, `sm:BUILD` or `all`.
+    `unverified` names the fields without a source: `default`, `builds`, `sm`, `sm:BUILD` or `all`.
     """
 
     python: Texts
@@ -610,7 +610,7 @@ class WheelRelease(Fact):
 class PackageNeeds(Accepts):
     """The releases of another package that a range of releases requires, on these Pythons.
 
-    With `later` the range itself has no such bound: the first release that has it is `later`.
+    With `later` the range itself has no such bound: `later` is the first release with it.
     """
 
     python: str = ""
@@ -625,7 +625,7 @@ class PackageWheels(Span):
 
 
 class PackageFacts(Fact):
-    """A package. `versions`: its releases, separated by blanks; none if another file of facts has them.
+    """A package. `versions`: its releases, separated by blanks; empty if another file of facts has them.
 
     `cuda`: the versions of CUDA whose libraries its wheels load.
     """
@@ -654,7 +654,7 @@ def meets(spec: str, version: str) -> bool:
     """Whether a release is within `spec`. A version of less than three numbers stands for all of its series."""
     accepted = _specifiers(spec)
     meant = (version,) if version.count(".") > 1 else (version, f"{version}.99")
-    return any(accepted.contains(each, prereleases=True) for each in meant)
+    return any(accepted.contains(v, prereleases=True) for v in meant)
 
 
 @lru_cache(maxsize=4096)

@@ -1,4 +1,4 @@
-"""The stack nearest to given pins that passes `check`, by its own rules and a solver of logic programs."""
+"""Find the stack nearest to given pins that passes `check`, with the rules of `check` and a logic solver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from reprokit.recipe.pin_names import PIN_NAMES
 _Place = tuple[Key, ...]
 
 
-# Of pins that are as near, tools change first, then the system, then CUDA, then what the code calls.
+# At equal distance, tools change first, then the system, then CUDA, then the libraries that the code calls.
 _TIERS = (("gcc", "clang", "llvm", "cmake", "cudnn"), ("distro", "base", "python", "numpy"), ("cuda",))
 
 
@@ -40,26 +40,26 @@ class PinOption:
 
 
 def choices(view: View, name: str) -> list[PinOption]:
-    """The pin as it is, then what may replace it, nearest first."""
+    """The pin's own value, then its replacements, nearest first."""
     current = view.stack.pins[name]
     texts = list(dict.fromkeys(text for offered in options(view, name) for _, text in offered if text != current))
     distance = _distance(view, name, texts)
     ranked: dict[int, int] = {}
     tier = next((n for n, names in enumerate(_TIERS) if name in names), len(_TIERS))
-    found = [PinOption(current, 0, 0)]
+    pin_options = [PinOption(current, 0, 0)]
     for text in sorted(texts, key=lambda t: (distance(t), *_preference(view, name, current, t))):
         steps = distance(text)
         ranked[steps] = ranked.get(steps, -1) + 1
-        found.append(PinOption(text, steps, ranked[steps], tier))
-    return found
+        pin_options.append(PinOption(text, steps, ranked[steps], tier))
+    return pin_options
 
 
 def _distance(view: View, name: str, texts: list[str]) -> Callable[[str], int]:
     """The distance from the pin of the stack to a text."""
     current = view.stack.pins[name]
     if name == "distro":
-        known = view.pin(name)
-        return lambda text: _between_distros(view, known.versions[0] if known and known.versions else "", text)
+        pin = view.pin(name)
+        return lambda text: _between_distros(view, pin.versions[0] if pin and pin.versions else "", text)
     if name != "base":
         steps = _steps([current, *texts])
         return lambda text: steps(current, text)
@@ -71,11 +71,11 @@ def _distance(view: View, name: str, texts: list[str]) -> Callable[[str], int]:
 
 
 def _steps(versions: list[str]) -> Callable[[str, str], int]:
-    """How many series lie between two of `versions`, `11.8` of 11.8.0 being one; 0 if one is no version."""
-    places = {k: i for i, k in enumerate(sorted({_series(v) for v in versions}))}
+    """The distance in series (`11.8` of 11.8.0) between two of `versions`; 0 if either is no version."""
+    index = {k: i for i, k in enumerate(sorted({_series(v) for v in versions}))}
 
-    def steps(one: str, other: str) -> int:
-        return abs(places[_series(one)] - places[_series(other)]) if _series(one) and _series(other) else 0
+    def steps(old: str, new: str) -> int:
+        return abs(index[_series(old)] - index[_series(new)]) if _series(old) and _series(new) else 0
 
     return steps
 
@@ -84,13 +84,13 @@ def _series(text: str) -> Key:
     return key_or_zero(series(public(text)))
 
 
-def _between_distros(view: View, one: str, other: str) -> int:
-    """Releases in between; another family is farther than any of the same."""
+def _between_distros(view: View, old: str, new: str) -> int:
+    """The distance in releases; another family is farther than any release of the same family."""
     names = list(view.facts.distros.distros)
-    if one not in names or other not in names:
-        return len(names) * (one != other)
-    same = one.partition(":")[0] == other.partition(":")[0]
-    return abs(names.index(one) - names.index(other)) + (0 if same else len(names))
+    if old not in names or new not in names:
+        return len(names) * (old != new)
+    same = old.partition(":")[0] == new.partition(":")[0]
+    return abs(names.index(old) - names.index(new)) + (0 if same else len(names))
 
 
 def _implied(view: View, base: str, name: str) -> str:
@@ -108,7 +108,7 @@ def _preference(view: View, name: str, current: str, text: str) -> tuple[bool, b
 
 
 def _newest_first(build: str) -> str:
-    """A text that sorts the builds of newer CUDA first."""
+    """A sort key: builds of newer CUDA first."""
     digits = build.removeprefix("cu")
     return f"{10_000 - int(digits):05}" if digits.isdigit() and len(digits) < 5 else build
 
@@ -118,7 +118,7 @@ _Path = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True)
 class Conflict:
-    """An error that holds wherever these pins have these values."""
+    """An error of every stack in which these pins have these values."""
 
     values: frozenset[tuple[str, str]]
     finding: Finding
@@ -133,11 +133,11 @@ class Conflict:
         return frozenset(s for s in self.finding.subjects if s.partition("=")[0] not in PIN_NAMES)
 
     def without(self, name: str) -> Conflict:
-        return Conflict(frozenset(each for each in self.values if each[0] != name), self.finding)
+        return Conflict(frozenset(pin for pin in self.values if pin[0] != name), self.finding)
 
 
 class _Noted(Mapping[str, str]):
-    """Pins that note in which order they are first read."""
+    """Pins that record the order in which they are first read."""
 
     def __init__(self, pins: Mapping[str, str]) -> None:
         self._pins = pins
@@ -157,7 +157,7 @@ class _Noted(Mapping[str, str]):
 
 
 class Conflicts:
-    """Judges pins beside the rest of a stack. No rule is asked twice about the same values of the pins that it reads.
+    """Judge pins within a stack. No rule runs twice for the same values of the pins that it reads.
 
     With `doubts`, a doubtful warning is a conflict too.
     """
@@ -167,8 +167,8 @@ class Conflicts:
     def __init__(self, facts: Facts, stack: Stack) -> None:
         self._facts = facts
         self._stack = stack
-        # The key is a rule and the pins that it has read so far. The value is the pin that it reads next, or, after
-        # the last pin, two lists of conflicts: the errors, and the errors with the doubtful warnings.
+        # By rule and pins read so far: the pin that the rule reads next, or after the last pin two lists of
+        # conflicts, the errors, and the errors with the doubtful warnings.
         self._known: dict[tuple[CompatRule, _Path], str | tuple[list[Conflict], list[Conflict]]] = {}
 
     def of(self, pins: Mapping[str, str]) -> Iterator[tuple[CompatRule, Conflict]]:
@@ -179,28 +179,28 @@ class Conflicts:
 
     def of_rule(self, rule: CompatRule, pins: Mapping[str, str]) -> list[Conflict]:
         path: _Path = ()
-        while (known := self._known.get((rule, path))) is not None:
-            if not isinstance(known, str):
-                return known[self.doubts]
-            path = (*path, (known, pins.get(known)))
+        while (entry := self._known.get((rule, path))) is not None:
+            if not isinstance(entry, str):
+                return entry[self.doubts]
+            path = (*path, (entry, pins.get(entry)))
         return self._judged(rule, pins)[self.doubts]
 
     def _judged(self, rule: CompatRule, pins: Mapping[str, str]) -> tuple[list[Conflict], list[Conflict]]:
         noted = _Noted(pins)
-        found = []
+        conflicts = []
         for _, finding in judge(View(self._facts, replace(self._stack, pins=noted)), (rule,)):
             if finding.severity == "error" or finding.doubtful:
                 values = frozenset((name, value) for name, value in noted.read.items() if value is not None)
-                found.append(Conflict(values, finding))
+                conflicts.append(Conflict(values, finding))
         path = tuple(noted.read.items())
         for count, (name, _) in enumerate(path):
             self._known[rule, path[:count]] = name
-        both = [each for each in found if each.finding.severity == "error"], found
+        both = [conflict for conflict in conflicts if conflict.finding.severity == "error"], conflicts
         self._known[rule, path] = both
         return both
 
 
-# choice(PIN, VALUE, STEPS, TIER, RANK) with numbers for pins and values; value 0 is what the user wrote.
+# choice(PIN, VALUE, STEPS, TIER, RANK) with numbers for pins and values; value 0 is the user's.
 _RULES = """
 #defined choice/5.
 #show is/2.
@@ -232,23 +232,23 @@ class Program:
         self._literals = {self._names[a.symbol]: a.literal for a in self._control.symbolic_atoms.by_signature("is", 2)}
 
     def exclude(self, conflicts: Iterable[frozenset[tuple[str, str]]]) -> None:
-        """Each is a set of pins with values that cannot all hold."""
+        """Exclude sets of pins and values that cannot all hold."""
         with self._control.backend() as backend:
             for values in conflicts:
-                backend.add_rule([], [self._literals[each] for each in values])
+                backend.add_rule([], [self._literals[value] for value in values])
 
     def best(self) -> dict[str, str] | None:
-        """The best values that are left, None if there are none."""
-        found = None
+        """The best remaining values, None if there are none."""
+        values = None
         with self._control.solve(yield_=True) as models:
-            for model in models:  # each better than the one before
-                found = dict(self._names[symbol] for symbol in model.symbols(shown=True))
-        return found
+            for model in models:  # each is better than the last
+                values = dict(self._names[symbol] for symbol in model.symbols(shown=True))
+        return values
 
 
 @dataclass(frozen=True)
 class ChangedPin:
-    """A pin with another value; `because` is the error that comes back with its old value."""
+    """A pin with a new value; `because` is the error of its old value."""
 
     pin: str
     old: str
@@ -260,8 +260,8 @@ class ChangedPin:
 class Solution:
     """`pins` are those of a stack without errors, with the changes; None if there is none.
 
-    Then `core` is a smallest set of pins, GPUs and requirements that cannot go together, whatever the other pins are.
-    `reasons` has one error for each way in which they clash.
+    Then `core` is a smallest set of pins, GPUs and requirements that clash whatever the other pins are. `reasons` has
+    one error for each way in which they clash.
     """
 
     pins: dict[str, str] | None
@@ -293,7 +293,7 @@ def solve(facts: Facts, stack: Stack, fixed: Collection[str] = ()) -> Solution:
 
 
 def passing(facts: Facts, stack: Stack) -> dict[str, str] | None:
-    """Pins of a stack without errors, None if there are none. Unlike `solve`, this does not find out why."""
+    """Pins of a stack without errors, None if there are none. Unlike `solve`, without the reasons."""
     return _Search(facts, stack, ()).best(tuple(stack.pins))
 
 
@@ -319,12 +319,12 @@ class _Search:
 
         program = Program({name: self._choices[name] for name in active})
         program.exclude(conflict.values for conflict in self._learnt if counts(conflict))
-        while (found := program.best()) is not None:
-            pins = {**self._pins, **found}
+        while (values := program.best()) is not None:
+            pins = {**self._pins, **values}
             conflicts = [(rule, conflict) for rule, conflict in self.conflicts.of(pins) if counts(conflict)]
             if not conflicts:
                 return pins
-            learnt = [each for rule, conflict in conflicts for each in self._learn(rule, conflict, pins)]
+            learnt = [new for rule, conflict in conflicts for new in self._learn(rule, conflict, pins)]
             program.exclude(conflict.values for conflict in learnt if counts(conflict))
         return None
 
@@ -332,16 +332,16 @@ class _Search:
         """The conflict, and those of the same rule if one of its pins has another value."""
         first = self._narrowed(rule, conflict, pins, conflict.pins)
         idle = conflict.pins - first.pins
-        found = [first]
+        conflicts = [first]
         for name in sorted(first.pins):
             for choice in self._choices[name]:
                 others = {**pins, name: choice.text}
-                found += [self._narrowed(rule, c, others, idle) for c in self.conflicts.of_rule(rule, others)]
-        self._learnt.update(dict.fromkeys(found))
-        return found
+                conflicts += [self._narrowed(rule, c, others, idle) for c in self.conflicts.of_rule(rule, others)]
+        self._learnt.update(dict.fromkeys(conflicts))
+        return conflicts
 
     def _narrowed(self, rule: CompatRule, conflict: Conflict, pins: dict[str, str], names: frozenset[str]) -> Conflict:
-        """The conflict without those of `names` that it does not speak of and whose value does not matter."""
+        """The conflict without those of `names` that it does not name and whose values do not matter."""
         for name in sorted(names & conflict.pins - self._named(conflict.finding, pins)):
             narrower = conflict.without(name)
             values = (choice.text for choice in self._choices[name])
@@ -350,7 +350,7 @@ class _Search:
         return conflict
 
     def _implies(self, rule: CompatRule, pins: dict[str, str], narrower: Conflict, name: str) -> bool:
-        """Whether these pins have the same error, and for no other reason than the pins of `narrower`."""
+        """Whether these pins have the same error only because of the pins of `narrower`."""
         spoken_of = self._named(narrower.finding, pins)
         return any(
             c.without(name).values <= narrower.values
@@ -360,22 +360,22 @@ class _Search:
         )
 
     def _named(self, finding: Finding, pins: dict[str, str]) -> set[str]:
-        """The pins that a finding speaks of; the base image if it speaks of what is inside."""
+        """The pins that a finding names; the base image for pins that it implies."""
         named = ({subject.partition("=")[0] for subject in finding.subjects} & set(PIN_NAMES)) - self._resolved
         return named if named <= set(pins) else {*named, "base"}
 
     def reason(self, pins: dict[str, str]) -> Finding:
-        """An error of these pins; one of the stack as it was, if there is one."""
-        found = [conflict.finding for _, conflict in self.conflicts.of(pins)]
-        return next((f for f in found if f in self._known_errors), found[0])
+        """An error of these pins, preferably one of the original stack."""
+        errors = [conflict.finding for _, conflict in self.conflicts.of(pins)]
+        return next((f for f in errors if f in self._known_errors), errors[0])
 
     def core(self) -> Solution:
         involved = [name for name in self._pins if any(name in conflict.pins for conflict in self._learnt)]
         active = next(
-            each
+            names
             for size in range(len(involved) + 1)
-            for each in combinations(involved, size)
-            if self.best(each) is None
+            for names in combinations(involved, size)
+            if self.best(names) is None
         )
         within = [c for c in self._learnt if c.pins <= set(active)]
         without: frozenset[str] = frozenset()
@@ -389,7 +389,7 @@ class _Search:
 
 
 def _first_of_each(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    found: dict[str, Finding] = {}
+    first: dict[str, Finding] = {}
     for finding in findings:
-        found.setdefault(finding.rule, finding)
-    return tuple(found.values())
+        first.setdefault(finding.rule, finding)
+    return tuple(first.values())

@@ -1,4 +1,4 @@
-"""Stacks: of a recipe's variant, or of pins, for the machine that the user named."""
+"""Make the stack of a recipe's variant, or of pins, for the machine that the user named."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def parse_pins(text: str) -> dict[str, str]:
 
     Raises UsageError for unknown names, wrong versions and duplicates.
     """
-    found: dict[str, str] = {}
+    pins: dict[str, str] = {}
     for item in filter(None, re.split(r"[,\s]+", text.strip())):
         name, equals, value = item.partition("=")
         value = value.removeprefix("=")
@@ -48,12 +48,12 @@ def parse_pins(text: str) -> dict[str, str]:
         name = name.replace("-", "_")
         name = _OTHER_NAMES.get(name, name)
         check_pin(name, value, "--pins")
-        if name in found and found[name] != value:
-            raise UsageError(f"{name} is pinned twice, to {found[name]} and to {value}", "--pins")
-        found[name] = value
-    if not found:
+        if name in pins and pins[name] != value:
+            raise UsageError(f"{name} is pinned twice, to {pins[name]} and to {value}", "--pins")
+        pins[name] = value
+    if not pins:
         raise UsageError("no pins are given", "--pins", "write for example --pins cuda=11.8,gcc=11")
-    return found
+    return pins
 
 
 def check_pin(name: str, value: str, where: str) -> None:
@@ -68,12 +68,12 @@ def check_pin(name: str, value: str, where: str) -> None:
         if not _DISTRO.fullmatch(value):
             raise UsageError(f"distro={value} is not a distribution", where, "write for example distro=debian:12")
         return
-    found = parts(value)
-    if found is None or len(value) > 60:
+    parsed = parts(value)
+    if parsed is None or len(value) > 60:
         raise UsageError(
             f"{name}={value} is not a version", where, "write numbers and dots; 11 stands for every release 11.x"
         )
-    if found[3] and name not in _WITH_LOCAL_PART:
+    if parsed[3] and name not in _WITH_LOCAL_PART:
         raise UsageError(
             f"{name}={value}: only {', '.join(_WITH_LOCAL_PART)} have builds",
             where,
@@ -82,7 +82,7 @@ def check_pin(name: str, value: str, where: str) -> None:
 
 
 def of_project(project: str) -> str | None:
-    """The pin that is about a project of PyPI, None if there is none."""
+    """The pin of a project of PyPI, None if there is none."""
     name = canonicalize_name(project).replace("-", "_")
     name = _OTHER_NAMES.get(name, name)
     return name if name in PIN_NAMES and name not in NOT_ON_PYPI else None
@@ -91,17 +91,17 @@ def of_project(project: str) -> str | None:
 def resolved_wheels(
     versions: Iterable[tuple[str, str]], origin: str, built: bool = False
 ) -> dict[str, ResolvedVersion]:
-    """What the facts can judge of wheels: project and version. The facts on most packages are on builds of PyPI."""
-    found = {}
+    """The wheels that the facts can judge, from projects and versions. Most facts are about builds of PyPI."""
+    wheels = {}
     for project, version in versions:
         name, read = of_project(project), parts(version)
         if name and read and (not read[3] or name in _WITH_LOCAL_PART):
-            found[name] = ResolvedVersion(version, origin, built=built)
-    return found
+            wheels[name] = ResolvedVersion(version, origin, built=built)
+    return wheels
 
 
 def check_driver(value: str) -> str:
-    """A driver's version. Raises UsageError."""
+    """Return a driver's version. Raises UsageError."""
     if not re.fullmatch(r"\d+(\.\d+){0,3}", value):
         raise UsageError(f"{value!r} is not a driver version", "--driver", "write it as nvidia-smi does: 470.57.02")
     return value

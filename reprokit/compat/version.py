@@ -26,10 +26,10 @@ def parts(text: str) -> tuple[tuple[int, ...], str, int, str] | None:
 @lru_cache(maxsize=8192)
 def key(text: str) -> Key:
     """Sort key; `1.2` and `1.2.0` are equal, local parts do not count. Raises ValueError."""
-    found = parts(text)
-    if found is None:
+    parsed = parts(text)
+    if parsed is None:
         raise ValueError(f"{text!r} is not a version")
-    numbers, phase, number, _ = found
+    numbers, phase, number, _ = parsed
     return (*numbers, *(0,) * (_WIDTH - len(numbers)), _PHASES[phase], number)
 
 
@@ -46,8 +46,8 @@ def public(text: str) -> str:
 @lru_cache(maxsize=8192)
 def series(text: str, count: int = 2) -> str:
     """The first `count` numbers: `11.4` of `11.4.3`; fewer if there are no more."""
-    found = parts(text)
-    return ".".join(map(str, found[0][:count])) if found else text
+    parsed = parts(text)
+    return ".".join(map(str, parsed[0][:count])) if parsed else text
 
 
 @lru_cache(maxsize=65536)
@@ -61,15 +61,15 @@ def begins(prefix: str, text: str) -> bool:
     return left[1] == "" and left[0] == right[0][: len(left[0])]
 
 
-def matching(pin: str, known: Iterable[str]) -> tuple[str, ...]:
-    """The known releases that `pin` stands for; `pin` itself if it belongs to a known series; else ()."""
+def matching(pin: str, versions: Iterable[str]) -> tuple[str, ...]:
+    """The `versions` that `pin` stands for; `pin` itself if it belongs to a series of theirs; else ()."""
     pin = public(pin)
     if parts(pin) is None:
         return ()
-    releases = tuple(v for v in known if begins(pin, v))
+    releases = tuple(v for v in versions if begins(pin, v))
     if releases:
         return releases
-    return (pin,) if any(begins(v, pin) for v in known) else ()
+    return (pin,) if any(begins(v, pin) for v in versions) else ()
 
 
 def older(version: str, least: str | None) -> bool:
@@ -78,13 +78,13 @@ def older(version: str, least: str | None) -> bool:
 
 
 def at_most(version: str, limit: str) -> bool:
-    """`version` <= `limit`, where a limit `9` allows all of 9.x."""
+    """Whether `version` <= `limit`; the limit `9` allows all of 9.x."""
     return key(version) <= key(limit) or begins(limit, version)
 
 
-def overlap(one: str, other: str) -> bool:
+def overlap(version: str, other: str) -> bool:
     """Whether two versions can mean the same release: `11.8` and `11.8.0`."""
-    return begins(one, other) or begins(other, one)
+    return begins(version, other) or begins(other, version)
 
 
 def key_or_zero(text: str) -> Key:

@@ -1,4 +1,4 @@
-"""What rules look at: the stack's pins and those of its base image, each with the releases it stands for."""
+"""The rules' view of a stack: its pins and those of its base image, each with the releases it stands for."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 from reprokit.compat.base import IMPLIED, ParsedBase, parse_base
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import TorchWheel, assumed_build, matching_releases, torch_wheel
 from reprokit.compat.model import ResolvedVersion, Stack
+from reprokit.compat.releases import TorchWheel, assumed_build, matching_releases, torch_wheel
 from reprokit.compat.schema import Distro
 from reprokit.compat.version import begins, local, parts, series
 
@@ -21,9 +21,9 @@ _DISPLAY = {
 
 @dataclass(frozen=True)
 class Pin:
-    """A version in force. `versions` are the known releases it stands for, () if no fact knows it.
+    """A version in force. `versions` are the releases it stands for, () if no fact covers it.
 
-    `resolved` is set if it is no pin, or is more exact than the pin.
+    `resolved` is set if it is no pin, or more exact than the pin.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a combination: what the user wrote, and the releases it stands for, each with a label."""
+    """One side of a combination: its subject, and the releases it stands for, each with a label."""
 
     subject: str
     releases: list[tuple[str, Any]]
@@ -67,7 +67,7 @@ class View:
 
     @property
     def driver(self) -> str | None:
-        """The driver's version, None if it is not known or not a version."""
+        """The driver's version, None if unknown or no version."""
         driver = self.stack.driver
         return driver if driver and parts(driver) else None
 
@@ -77,17 +77,17 @@ class View:
             self._pins[name] = self._find(name)
         return self._pins[name]
 
-    def known(self, name: str) -> Pin | None:
-        """Like `pin`, but None if no fact knows it."""
-        found = self.pin(name)
-        return found if found is not None and found.versions else None
+    def known_pin(self, name: str) -> Pin | None:
+        """Like `pin`, but None if no fact covers it."""
+        pin = self.pin(name)
+        return pin if pin is not None and pin.versions else None
 
     def distro(self, name: str) -> Distro:
         """The facts on a distribution, such as `debian:12`."""
         return self.facts.distros.distros[name]
 
     def sides(self, name: str) -> list[Side]:
-        """What a rule combines: a pin's releases, `cuda_minor`, `torch_wheel`, `gpu`, `driver` or `cxx_standard`."""
+        """The sides of a name: a pin, `cuda_minor`, `torch_wheel`, `gpu`, `driver` or `cxx_standard`."""
         if name not in self._sides:
             self._sides[name] = self._combined(name)
         return self._sides[name]
@@ -98,7 +98,7 @@ class View:
         if name in ("driver", "cxx_standard"):
             value = self.driver if name == "driver" else self.stack.cxx_standard
             return [Side(f"{name}={value}", [("", value)])] if value else []
-        pin = self.known({"cuda_minor": "cuda", "torch_wheel": "torch"}.get(name, name))
+        pin = self.known_pin({"cuda_minor": "cuda", "torch_wheel": "torch"}.get(name, name))
         if pin is None:
             return []
         if name == "torch_wheel":
@@ -110,16 +110,16 @@ class View:
         ]
 
     def torch_wheels(self) -> list[TorchWheel]:
-        """The wheels of the torch pin, () if there is none; without a build those that fit the CUDA pin."""
-        torch = self.known("torch")
+        """The wheels of the torch pin; without a build, those that fit the CUDA pin."""
+        torch = self.known_pin("torch")
         return [torch_wheel(self.facts, v, self.torch_build(v)) for v in torch.versions] if torch else []
 
     def torch_build(self, version: str) -> str:
-        """The build of the torch pin; a recipe's pin without one means the wheel on PyPI, which its lock names."""
-        torch = self.known("torch")
+        """The build of the torch pin; a recipe's pin without a build means the wheel on PyPI, as in its lock."""
+        torch = self.known_pin("torch")
         if torch is None or torch.local or self.stack.pinned_exactly:
             return torch.local if torch else ""
-        cuda = self.known("cuda")
+        cuda = self.known_pin("cuda")
         return assumed_build(self.facts, version, cuda.versions) if cuda and not cuda.from_base else ""
 
     def _find(self, name: str) -> Pin | None:
@@ -130,7 +130,7 @@ class View:
                 return Pin(name, resolved.version, versions, resolved=resolved)
         if text:
             return Pin(name, text, matching_releases(self.facts, name, text))
-        # The solver notes what is read: a pin that no image brings does not depend on the base.
+        # The solver records reads: a pin that no image implies must not read the base.
         implied = self.base.implied.get(name) if name in IMPLIED and self.base else None
         if implied:
             return Pin(name, implied, matching_releases(self.facts, name, implied), from_base=True)
@@ -148,6 +148,6 @@ class View:
 
 
 def _stands_for(pin: str, resolved: ResolvedVersion) -> bool:
-    """Whether a resolved version says more than the pin that means it; torch 1.13.1 is not the build 1.13.1+cu117."""
+    """Whether a resolved version is more exact than its pin; torch 1.13.1 does not mean the build 1.13.1+cu117."""
     more = resolved.matched or resolved.version != pin
     return more and begins(pin, resolved.version) and local(pin) in ("", local(resolved.version))

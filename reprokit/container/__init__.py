@@ -1,1 +1,1 @@
-"""Containers of recipes: what they are made of, their life, and commands in them."""
+"""Containers of recipes: settings, lifecycle, and commands in them."""

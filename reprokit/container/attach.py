@@ -1,7 +1,7 @@
-"""Run one command in a container with its input and output attached; an interrupt here ends the command too.
+"""Run a command in a container with its input and output attached; an interrupt ends the command too.
 
-The Engine API can start commands, but not end them: a script in the container sends the signals. Where the image's
-shell does not run it, the container is stopped.
+The Engine API can start commands, but not end them: a script in the container sends the signals. If the image's shell
+cannot run it, the container is stopped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reprokit.redact import MaskedLines
 
 # The keys by which the engine detaches from a session. Its default begins with Ctrl-P, which shells need.
 _DETACH_KEYS = ",".join(["ctrl-^"] * 6)
-# The engine knows the exit code some time after the output has ended.
+# The engine has the exit code some time after the end of the output.
 _EXIT_CODE_TRIES = 100
 # All processes that a command starts inherit this variable, even in another session.
 _MARK = "REPROKIT_COMMAND"
@@ -55,7 +55,7 @@ done
 # A program may save its state after Ctrl-C; its background processes get less time.
 _INTERRUPT_SECONDS = 10.0
 _STEPS = (("TERM", 30), ("KILL", 20))
-# For the script's start, on a busy machine. The shell is the image's, and could run for ever.
+# The limit for the script's start on a busy machine. The image's shell could run for ever.
 _SHELL_SECONDS = 10.0
 
 Sink = Callable[[bool, bytes], None]
@@ -81,7 +81,7 @@ class Command:
 
 
 class TimedOut(Exception):
-    """A command ran longer than it may. It was ended, if the kernel could end it."""
+    """A command ran longer than its limit. It was killed if the kernel could kill it."""
 
 
 def attach(
@@ -93,8 +93,8 @@ def attach(
 ) -> int:
     """Run a command to its end and return its exit code; `sink(is_stderr, data)` is called from another thread.
 
-    `started` is called with the command's id. Where the sink or this thread raises (Ctrl-C, SIGTERM, a closed pipe),
-    the command and all processes that it started are ended first. Raises EngineError, and TimedOut after that too.
+    `started` is called with the command's id. If the sink or this thread raises (Ctrl-C, SIGTERM, a closed pipe), the
+    command and all processes that it started are ended first. Raises EngineError, and TimedOut after ending them.
     """
     if command.log_as is None:
         return _run(engine, container, command, sink, started)
@@ -135,7 +135,7 @@ def _run(engine: Engine, container: str, command: Command, sink: Sink, started: 
             if reader.error is not None:
                 raise reader.error
         except BaseException:
-            # The reader keeps running, as a program that cleans up may write much.
+            # Keep reading: a program may write much while it cleans up.
             _end(engine, container, exec_id, _Signals(engine, container, mark, user), reader.join)
             reader.join(1)
             raise
@@ -155,8 +155,8 @@ class _Reader(threading.Thread):
     def run(self) -> None:
         try:
             for is_stderr, data in self._blocks:
-                # After a failure the rest of the output is read and dropped: Engine 20.10 answers no call about a
-                # container while a command's output is stuck.
+                # After a failure drop the remaining output: Engine 20.10 answers no call about a container while a
+                # command's output is stuck.
                 if self.error is None:
                     self._try(is_stderr, data)
         except (Exception, SystemExit) as error:

@@ -20,16 +20,16 @@ _NUMBER = re.compile(rb"\b\d{2,5}\b")
 _LISTENS = "0A"
 _LARGEST = 4 << 20
 _MOST_STUCK = 3
-# A command that waits longer than this at its time limit hung.
+# A command that has been idle for longer than this at its time limit hung.
 _HUNG_S = 30
 _LOOPBACK = ("7F", "00000000000000000000000001000000")
 
 
 @contextmanager
 def watching(engine: Engine, container: str) -> Iterator[Evidence]:
-    """Watch a running container from now on. Of one on another machine only the exit code is known."""
-    here = not engine.host.name and engine.url.startswith("unix://")
-    info = engine.container(container) if here else None
+    """Watch a running container. On another machine only the exit code is evidence."""
+    local = not engine.host.name and engine.url.startswith("unix://")
+    info = engine.container(container) if local else None
     # An engine in a virtual machine counts its own processes.
     if info and not in_group(info.pid, info.id):
         info = None
@@ -59,7 +59,7 @@ class Evidence:
     def facts(self, code: int, output: bytes, killed: bool = False) -> tuple[str, ...]:
         """Lines about a command that ended with this exit code and output; none for a success.
 
-        `killed` by reprokit itself: what is left of it is what the kernel could not end.
+        If reprokit `killed` it, its remaining processes are those that the kernel could not kill.
         """
         if code == 0:
             return ()
@@ -87,7 +87,7 @@ class Evidence:
             yield from self._kernel.signal_facts(code, self._info is not None)
 
     def _ports(self, info: ContainerInfo, output: bytes) -> Iterator[str]:
-        """About published ports that the output reports as refused."""
+        """Lines about published ports that the output reports as refused."""
         ports = names.settings_of(info.labels).ports
         if not ports:
             return
@@ -108,8 +108,8 @@ class Evidence:
                 )
 
     def _listening(self, pid: int) -> Mapping[int, set[str]] | None:
-        """The addresses in hex that the container's processes listen on, by port; None if that is not known."""
-        found: dict[int, set[str]] = {}
+        """The addresses (hex) on which the container's processes listen, by port; None if unknown."""
+        addresses: dict[int, set[str]] = {}
         for table in ("tcp", "tcp6"):
             try:
                 with (self._proc / f"{pid}/net/{table}").open(encoding="ascii", errors="replace") as file:
@@ -119,5 +119,5 @@ class Evidence:
             for fields in map(str.split, lines):
                 if len(fields) > 3 and fields[3] == _LISTENS:
                     address, _, port = fields[1].partition(":")
-                    found.setdefault(int(port, 16), set()).add(address)
-        return found
+                    addresses.setdefault(int(port, 16), set()).add(address)
+        return addresses

@@ -19,7 +19,7 @@ NOT_STARTED = "OCI runtime exec failed: "
 
 @dataclass(frozen=True)
 class Completed:
-    """Bytes of the output that are not UTF-8 are replaced. `facts` say what left no text if the command failed.
+    """Bytes of the output that are not UTF-8 are replaced. `facts` are evidence beside the output of a failed command.
 
     The exit code of a command that ran out of time is 124, as that of timeout(1).
     """
@@ -43,7 +43,7 @@ def execute(
     logged: bool = True,
     timeout: float | None = None,
 ) -> Completed:
-    """Run `argv` with no input, to its end, or for `timeout` seconds: then it is ended as by an interrupt.
+    """Run `argv` without input to its end; after `timeout` seconds it is interrupted.
 
     `on_output(stream, text)` gets "stdout" or "stderr" and text as it arrives, from another thread. An interrupt ends
     the command and is raised again. A command that could not be started has exit code 126, or 127 if it does not
@@ -65,7 +65,7 @@ def execute(
 
 
 def refusal(exit_code: int, output: str) -> tuple[int, str] | None:
-    """The exit code that a shell would give and the reason, where the engine reports that nothing was started."""
+    """The exit code that a shell would give, and the reason, if the engine reports that nothing was started."""
     if exit_code not in (126, 127) or not output.startswith(NOT_STARTED):
         return None
     reason = output.removeprefix(NOT_STARTED).strip().removesuffix(": unknown")

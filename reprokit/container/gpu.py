@@ -45,7 +45,7 @@ def parse_gpus(text: str) -> GpuRequest:
         return NONE
     if re.fullmatch(r"\d{1,3}", text):
         return GpuRequest(count=int(text))
-    # docker needs the quotes of --gpus '"device=0,1"', so users write them here too.
+    # docker requires the quotes of --gpus '"device=0,1"', so accept them.
     match = re.fullmatch(r'"?device=([A-Za-z0-9:-]+(?:,[A-Za-z0-9:-]+)*)"?', text)
     if match is None:
         raise UsageError(f"--gpus {text!r} is not a choice of GPUs", hint=_HINT)
@@ -64,11 +64,10 @@ class Rung:
 
 
 def ladder(request: GpuRequest, cdi_devices: tuple[str, ...]) -> list[Rung]:
-    """The ways to try, best first: CDI if the engine has it, then the NVIDIA runtime's hook.
+    """The ways to request GPUs, best first: CDI if the engine has it, then the NVIDIA runtime's hook.
 
-    The hook is tried even if the engine lists no runtime: Engine 20.10 accepts the `gpu` capability when it found
-    `nvidia-container-runtime-hook` on its PATH at start, and does not report that. Raises UsageError for a device that
-    CDI does not know.
+    The hook is tried even if the engine lists no runtime: Engine 20.10 accepts the `gpu` capability if its PATH had
+    `nvidia-container-runtime-hook` at its start, and does not report it. Raises UsageError for a device that CDI lacks.
     """
     if request.none:
         return [Rung("none", ())]
@@ -86,22 +85,22 @@ def ladder(request: GpuRequest, cdi_devices: tuple[str, ...]) -> list[Rung]:
     return rungs
 
 
-def _cdi_ids(request: GpuRequest, known: tuple[str, ...]) -> list[str]:
+def _cdi_ids(request: GpuRequest, available: tuple[str, ...]) -> list[str]:
     if request.devices:
         ids = [f"{CDI_KIND}={d}" for d in request.devices]
     elif request.count < 0:
         ids = [f"{CDI_KIND}=all"]
     else:
-        indexes = sorted(int(d.partition("=")[2]) for d in known if re.fullmatch(rf"{CDI_KIND}=\d+", d))
+        indexes = sorted(int(d.partition("=")[2]) for d in available if re.fullmatch(rf"{CDI_KIND}=\d+", d))
         if len(indexes) < request.count:
             raise UsageError(
                 f"--gpus {request.count}: this host has {len(indexes)}",
                 hint=f"--gpus all, or {len(indexes)} at most",
             )
         ids = [f"{CDI_KIND}={i}" for i in indexes[: request.count]]
-    missing = [i for i in ids if i not in known]
+    missing = [i for i in ids if i not in available]
     if missing:
-        raise UsageError(f"the engine knows no GPU {', '.join(missing)}", hint=f"it knows {', '.join(known)}")
+        raise UsageError(f"the engine knows no GPU {', '.join(missing)}", hint=f"it knows {', '.join(available)}")
     return ids
 
 
@@ -128,7 +127,7 @@ TOOLKIT = (
 
 
 def no_gpu_error(request: GpuRequest, message: str) -> GpuRefused:
-    """The error after the last rung failed. `message` is the engine's own."""
+    """The error after the last rung failed; `message` is the engine's."""
     if "could not select device driver" in message:
         return GpuRefused(
             f"--gpus {request}: this Docker Engine cannot hand GPUs to containers",

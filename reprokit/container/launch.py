@@ -28,7 +28,7 @@ IDLE = (PROGRAM, "idle")
 
 @dataclass(frozen=True)
 class Start:
-    """What a container is created from: `built` is the id of the built image, `image` that or its snapshot.
+    """The source of a container: `built` is the ID of the built image, `image` the same or its snapshot.
 
     `links` maps paths in the container to the targets of symbolic links. `capabilities` are added to the engine's usual
     ones.
@@ -61,8 +61,8 @@ def create_body(
 ) -> dict[str, Any]:
     """The body of the Engine API's create call; `mounts` are those of `settings` as the engine names them.
 
-    No container is privileged. It shares the host's network if the user asks for that, and the host's user ids on
-    engines that shift ids.
+    No container is privileged. It shares the host's network on request, and the host's user ids on engines that shift
+    ids.
     """
     env = dict(start.env)
     if rung.name == "none":
@@ -190,7 +190,7 @@ def built_image(engine: Engine, target: Target) -> ImageInfo:
 
 
 def usable_image(engine: Engine, target: Target) -> BuildResult:
-    """The target's image: here it is built if needed, on a node it must be present. Raises as `built`, UsageError."""
+    """The target's image, built if needed; on a node it must be present. Raises as `built`, UsageError."""
     if not engine.host.name:
         return built(engine, target)
     image = built_image(engine, target)

@@ -1,4 +1,4 @@
-"""Containers that reprokit made and that are out of use."""
+"""Unused containers that reprokit made."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def leftovers(engine: Engine) -> list[LeftoverContainer]:
     """
     ours = made.entries(engine).keys() | trust.entries().keys()
     infos = {info.name: info for info in engine.containers([names.NAME], sizes=True)}
-    found = []
+    unused = []
     for container in names.known_containers(engine):
         info = infos.get(container.name)
         if info is None or container.owner != os.getuid() or container.state not in ("created", "exited", "dead"):
@@ -37,8 +37,8 @@ def leftovers(engine: Engine) -> list[LeftoverContainer]:
         if info.image not in ours or image == container.image:
             continue
         why = "stopped, and its image was rebuilt" if image else "stopped, and its image was removed"
-        found.append(LeftoverContainer(info.id, container, why, info.size))
-    return found
+        unused.append(LeftoverContainer(info.id, container, why, info.size))
+    return unused
 
 
 def remove(engine: Engine, leftover: LeftoverContainer) -> bool:

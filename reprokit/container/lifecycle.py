@@ -48,7 +48,7 @@ def ensure_running(engine: Engine, target: Target, options: RunOptions = DEFAULT
                 _remove(engine, name)
                 container = None
             elif not options.stale and _must_renew(engine, target, container):
-                engine.host.workspace(target)  # the rebuilt recipe may have other folders in it
+                engine.host.workspace(target)  # the rebuilt recipe may have other folders
                 container = _renew(engine, target, origin, container, options)
         if stale := staleness(engine, target, container):
             notify(stale.line)
@@ -71,7 +71,7 @@ def renewed(engine: Engine, target: Target, name: str) -> None:
 
 
 def _must_renew(engine: Engine, target: Target, container: ContainerInfo) -> bool:
-    """Whether the image was rebuilt. A container that is kept for its changed files stays as it is."""
+    """Whether to renew a container of a rebuilt image; one that is kept for its changed files is not renewed."""
     return _is_rebuilt(engine, target, container) and names.before_kept(container.name) == container.name
 
 
@@ -82,7 +82,7 @@ def _is_rebuilt(engine: Engine, target: Target, container: ContainerInfo) -> boo
 def _renew(
     engine: Engine, target: Target, origin: names.ContainerOrigin, container: ContainerInfo, options: RunOptions
 ) -> ContainerInfo | None:
-    """Recreate a container of the rebuilt image with its settings, these options and the recipe's present links."""
+    """Recreate a container from the rebuilt image, with its settings, these options and the recipe's present links."""
     required = merge(names.settings_of(container.labels), options)
     required = replace(required, workspace=origin.workspace, recipe_file=origin.recipe_file)
     required = replace(required, links=mounts.links_of(target, required.mounts))
@@ -92,7 +92,7 @@ def _renew(
 
 
 def _outdated(engine: Engine, target: Target, container: ContainerInfo, options: RunOptions) -> bool:
-    """Whether a new container would have another image, or other settings that only the recipe and the host give."""
+    """Whether a new container would have another image, or other settings from the recipe or the host."""
     if _is_rebuilt(engine, target, container):
         return True
     current = names.settings_of(container.labels)
@@ -103,7 +103,7 @@ def _outdated(engine: Engine, target: Target, container: ContainerInfo, options:
 
 
 def _adapt(engine: Engine, target: Target, container: ContainerInfo, options: RunOptions) -> None:
-    """Make a container that exists run with these options."""
+    """Make an existing container run with these options."""
     name, current = container.name, names.settings_of(container.labels)
     required = merge(current, options)
     if required.mounts != current.mounts:
@@ -113,7 +113,7 @@ def _adapt(engine: Engine, target: Target, container: ContainerInfo, options: Ru
     elif not container.running:
         for mount in current.mounts:
             engine.host.require_source(mount)
-        # In other containers the idle program belongs to the commands' user, who could replace it anyway.
+        # Else the idle program belongs to the commands' user, who could replace it anyway.
         if container.user != container.labels.get(names.USER):
             prepare.put_program(engine, name)
         engine.start(name)
@@ -122,7 +122,7 @@ def _adapt(engine: Engine, target: Target, container: ContainerInfo, options: Ru
 
 
 def staleness(engine: Engine, target: Target, container: ContainerInfo | None) -> read.StaleImage | None:
-    """Whether a container, or without one the target's image, is not what would be built now."""
+    """How a container (else the target's image) differs from what would be built now, None if it does not."""
     if container and _is_rebuilt(engine, target, container):
         name = container.name
         return read.StaleImage(f"{name} is from an older build", f"`reprokit rm --force {name}` removes it")
@@ -144,7 +144,7 @@ def remove(engine: Engine, name: str) -> None:
 
 
 def remove_stopped(engine: Engine, name: str, container_id: str) -> bool:
-    """Remove the container with this name and ID, with its files and its log. False if it runs, or is another one."""
+    """Remove the container with this name and ID, with its files and its log. False if it runs or has another ID."""
     with _locked(engine, name):
         container = engine.container(name)
         if container is None or container.id != container_id or container.running:
@@ -161,7 +161,7 @@ def _remove(engine: Engine, name: str) -> None:
 
 
 def check_options(engine: Engine, options: RunOptions) -> None:
-    """Raises UsageError if a mount's source is missing, a network is, or two options contradict each other."""
+    """Raises UsageError if a mount's source or a network is missing, or two options contradict each other."""
     for mount in options.mounts:
         engine.host.require_source(mount)
     if options.gpus is not None and gpu.parse_gpus(options.gpus).none and options.gpus != "none":
@@ -179,13 +179,13 @@ def usual_name(engine: Engine, target: Target) -> str:
 
 
 def _own_names(name: str) -> list[str]:
-    """The names that a container's label may hold: `name`, and that before it was kept."""
+    """The names that a container's label may have: `name`, and its name before it was kept."""
     return [name, names.before_kept(name)]
 
 
 def _check_ours(engine: Engine, container: ContainerInfo, target: Target, origin: names.ContainerOrigin) -> None:
     name, labels = container.name, container.labels
-    # An image can have the labels of our containers, but no image has the idle program.
+    # Any image can have our labels, but none has the idle program.
     if container.entrypoint != IDLE or not is_ours(engine, container, _own_names(name)):
         raise UsageError(f"the container name {name!r} is in use", hint="choose another with --name")
     settings, label = names.settings_of(labels), names.label_of(labels)
@@ -228,8 +228,8 @@ def _recipe_ports(engine: Engine, target: Target, options: RunOptions) -> tuple[
     chosen = {p.container for p in options.ports}
     ports: list[Port] = []
     # A stopped container, such as another checkout's, needs its ports again.
-    known = names.known_containers(engine) if target.variant.ports else []
-    kept = {port.host for one in known for port in one.settings.ports}
+    containers = names.known_containers(engine) if target.variant.ports else []
+    kept = {port.host for container in containers for port in container.settings.ports}
     for number in target.variant.ports:
         if number in chosen or options.network in ("host", "none"):
             continue
@@ -242,10 +242,10 @@ def _recipe_ports(engine: Engine, target: Target, options: RunOptions) -> tuple[
 
 def free_port(engine: Engine, start: int, used: Collection[int] = ()) -> int:
     """The first port of the host from `start` on that is free. Raises UsageError if there is none."""
-    found = next((n for n in range(start, 65536) if n not in used and engine.host.port_is_free(n)), None)
-    if found is None:
+    port = next((n for n in range(start, 65536) if n not in used and engine.host.port_is_free(n)), None)
+    if port is None:
         raise UsageError(f"no port from {start} on is free", hint="choose one with -p")
-    return found
+    return port
 
 
 def _locked(engine: Engine, name: str) -> contextlib.AbstractContextManager[None]:

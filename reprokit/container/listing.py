@@ -13,8 +13,8 @@ from reprokit.engine import Engine
 def listed(engine: Engine, every: bool) -> list[dict[str, Any]]:
     """One row for each container of the caller, or of `every` user.
 
-    `stale`: the recipe's image was rebuilt since then, or is not what its recipe and lock would give now. None if
-    the image was removed, or the recipe or one of its files is missing.
+    `stale`: the recipe's image was rebuilt since, or differs from its recipe and lock. None if the image was removed,
+    or the recipe or one of its files is missing.
     """
     images: dict[str, str | None] = {}
     origins: dict[str, names.ContainerOrigin | None] = {}
@@ -28,7 +28,7 @@ def listed(engine: Engine, every: bool) -> list[dict[str, Any]]:
         current = images[container.label]
         settings = container.settings
         if container.recipe not in origins:
-            origins[container.recipe] = names.here(engine, container.recipe)[0]
+            origins[container.recipe] = names.origin_here(engine, container.recipe)[0]
         origin = origins[container.recipe]
         own = container.owner == uid
         target = names.target_of(container) if own and current == container.image else None

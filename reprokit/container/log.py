@@ -1,7 +1,7 @@
 """The output of a container's commands, kept on the host.
 
 The container's main process only idles, so the engine's own log is empty; a command's output goes only to the client
-that started it. Logging it here needs nothing inside the image, keeps exit codes exact, and outlives the container.
+that started it. Logging it on the host needs nothing in the image, keeps exit codes exact, and outlives the container.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BLOCK = 1 << 16
 
 
 def key(engine: Engine, container: str) -> str:
-    """The name of a container's files here: its name, with the node's for a container on another machine."""
+    """The name of a container's files: its name, with the node's for a container on a node."""
     node = re.sub(r"[^A-Za-z0-9.-]", "_", engine.host.name)
     return f"{container}@{node}" if node else container
 
@@ -41,7 +41,7 @@ def _older(path: Path) -> Path:
 
 
 def move(container: str, name: str) -> None:
-    """Rename the log of a container that is called `name` now."""
+    """Rename the log of a container that was renamed to `name`."""
     old, new = log_path(container), log_path(name)
     for source, target in ((_older(old), _older(new)), (old, new)):
         with contextlib.suppress(FileNotFoundError):
@@ -102,7 +102,7 @@ class CommandLog:
 def read(container: str, follow: bool = False, tail: int | None = None) -> Iterator[bytes]:
     """The log in blocks, its older part first: the last `tail` lines or all.
 
-    With `follow` also what is appended until interrupted.
+    With `follow` also later output, until interrupted.
     """
     path = log_path(container)
     if not path.exists():
@@ -115,7 +115,7 @@ def read(container: str, follow: bool = False, tail: int | None = None) -> Itera
         while block := older.read(_BLOCK):
             yield block
         while True:
-            replaced = follow and not _is_at(file.fileno(), path)  # before reading, as it may still grow until then
+            replaced = follow and not _is_at(file.fileno(), path)  # before reading: until then it may grow
             block = file.read(_BLOCK)
             if block:
                 yield block
@@ -155,23 +155,23 @@ def _ends_a_line(file: IO[bytes]) -> bool:
 
 
 def _seek_last(file: IO[bytes], lines: int) -> int:
-    """Go to the last `lines` lines; returns how many it lacks. Lines can be long or many, so none is kept."""
+    """Seek to the last `lines` lines; returns how many are missing. Reads blocks, as lines can be long or many."""
     end = file.seek(0, os.SEEK_END)
     if not lines or not end:
         return lines
-    position = end - 1  # the last line's own newline ends no other one
+    position = end - 1  # skip the newline of the last line
     while position > 0:
         start = max(0, position - _BLOCK)
         file.seek(start)
         block = file.read(position - start)
-        found = block.count(b"\n")
-        if found >= lines:
+        newlines = block.count(b"\n")
+        if newlines >= lines:
             newline = len(block)
             for _ in range(lines):
                 newline = block.rindex(b"\n", 0, newline)
             file.seek(start + newline + 1)
             return 0
-        lines -= found
+        lines -= newlines
         position = start
     file.seek(0)
     return lines - 1

@@ -1,4 +1,4 @@
-"""What a container mounts: the workspace, and what the user names.
+"""The mounts of a container: the workspace, and those of the user.
 
 The engine looks up a mount's source by its path at every start, so no path that a container can write is a source.
 The recipe's other folders are links inside the container.
@@ -24,7 +24,7 @@ WORKSPACE = "/workspace"
 def links_of(target: Target, mounts: Iterable[BindMount]) -> dict[str, str]:
     """The links for the recipe's folders of the workspace: path in the container, and the link's target.
 
-    A mount of the user's at or above that path replaces the link.
+    A user's mount at or above that path replaces the link.
     """
     own = [mount.target for mount in mounts if mount.target != WORKSPACE]
     return {
@@ -50,17 +50,17 @@ def require_apart(mounts: Iterable[BindMount], others: Iterable[tuple[str, BindM
 
     `mounts` are those of the new container, `others` those of the user's other containers with their names.
     """
-    known = [*(("", mount) for mount in mounts), *others]
-    for name, outer in known:
-        for other, inner in known:
+    named = [*(("", mount) for mount in mounts), *others]
+    for name, outer in named:
+        for other, inner in named:
             if _below(inner.source, outer.source) and not outer.read_only and not (name and other):
                 container = f"the container {name}" if name else "the container"
-                rest = PurePosixPath(inner.source).relative_to(outer.source)
+                inside = PurePosixPath(inner.source).relative_to(outer.source)
                 raise UsageError(
                     f"{container} could replace {inner.source}, as it can write to {outer.source}",
                     hint=f"`reprokit rm {name or other}` first, or mount with :ro"
                     if name or other
-                    else f"mount {outer.source} with :ro, or omit {inner.source}, which is {outer.target}/{rest}",
+                    else f"mount {outer.source} with :ro, or omit {inner.source}, which is {outer.target}/{inside}",
                 )
 
 
@@ -76,7 +76,7 @@ def as_engine_paths(engine: Engine, mounts: Iterable[BindMount]) -> tuple[BindMo
             f"run reprokit there, or take a local engine: the address is from {address_source()}",
         )
     own = own_container(engine.host.mountinfo())
-    # An engine that does not know this container runs inside it, and sees what the user sees.
+    # An engine without this container runs inside it, and sees the same paths.
     outside = engine.container(own) if own else None
     if outside is None:
         return tuple(mounts)

@@ -30,7 +30,7 @@ SETTINGS = "reprokit.settings"
 
 @dataclass(frozen=True)
 class ContainerOrigin:
-    """What a container belongs to besides its recipe and variant: real paths, "" if unknown."""
+    """The workspace and recipe file of a container: real paths, "" if unknown."""
 
     workspace: str
     recipe_file: str
@@ -41,7 +41,7 @@ class ContainerOrigin:
         return cls(engine.host.workspace_path(target), str(target.path))
 
     def made(self, settings: ContainerSettings) -> bool:
-        """Whether a container with these settings is from here."""
+        """Whether a container with these settings has this origin."""
         return self == ContainerOrigin(settings.workspace, settings.recipe_file)
 
 
@@ -68,7 +68,7 @@ class RecipeContainer:
 
     @property
     def has_processes(self) -> bool:
-        """Whether commands may be in it, also while it is paused or restarts."""
+        """Whether commands may run in it, also while it is paused or restarts."""
         return self.state in ("running", "paused", "restarting")
 
     @property
@@ -79,7 +79,7 @@ class RecipeContainer:
 
 
 def container_name(recipe: str, variant: str, origin: ContainerOrigin, uid: int) -> str:
-    """The name of a recipe's container if none is chosen: another one for each checkout and user."""
+    """The default name of a recipe's container, different for each checkout and user."""
     of = mark(recipe, variant, origin.workspace, origin.recipe_file, str(uid))
     return f"{prefix(recipe, variant)}-{of}"
 
@@ -105,19 +105,19 @@ def known_containers(engine: Engine) -> list[RecipeContainer]:
     Containers inherit labels of images, so only one that has an owner, and whose label repeats its present or earlier
     name, counts.
     """
-    found = []
+    containers = []
     for info in engine.containers([NAME]):
         name, labels = info.name, info.labels
         if labels.get(NAME) in (name, before_kept(name)) and re.fullmatch("[0-9]{1,10}", labels.get(OWNER, "")):
             recipe, variant, image = labels.get(RECIPE, "?"), labels.get(VARIANT, "?"), labels.get(IMAGE, "")
             owner, settings = int(labels[OWNER]), settings_of(labels)
             state, created = info.state or "unknown", int(info.created)
-            found.append(RecipeContainer(name, recipe, variant, image, owner, state, created, settings))
-    return sorted(found, key=lambda container: container.name)
+            containers.append(RecipeContainer(name, recipe, variant, image, owner, state, created, settings))
+    return sorted(containers, key=lambda container: container.name)
 
 
 def of_purposes(containers: Iterable[RecipeContainer], container: RecipeContainer) -> list[RecipeContainer]:
-    """The containers beside a recipe's own one for benchmarks, searches and the like; none for any other."""
+    """The containers for benchmarks, searches etc. beside a recipe's default container; none for another container."""
 
     def identity(c: RecipeContainer) -> tuple[object, ...]:
         return c.owner, c.label, c.settings.workspace, c.settings.recipe_file
@@ -127,13 +127,13 @@ def of_purposes(containers: Iterable[RecipeContainer], container: RecipeContaine
 
 
 def checkout(settings: ContainerSettings) -> str:
-    """The checkout of a container, for the user: the folder of its `recipes`, or else its workspace."""
+    """The checkout of a container, for display: the parent of its `recipes` folder, else its workspace."""
     folder, _, inside = settings.recipe_file.rpartition("/recipes/")
     return folder if folder and "/" not in inside else settings.recipe_file or settings.workspace or "unknown"
 
 
 def target_of(container: RecipeContainer) -> Target | None:
-    """The recipe that a container is of, from its own checkout; None if that is not known or no longer there."""
+    """The target of a container, from its own checkout; None if unknown or missing."""
     try:
         file = Path(container.settings.recipe_file)
         target = Target(load_file(file), container.variant, file)
@@ -154,7 +154,7 @@ def label_of(labels: Mapping[str, str]) -> str:
 
 
 def settings_of(labels: Mapping[str, str]) -> ContainerSettings:
-    """The settings in a container's labels; the defaults if there are none that can be read."""
+    """The settings in a container's labels; the defaults if they are missing or unreadable."""
     try:
         return from_label(labels.get(SETTINGS, "{}"))
     except (ValueError, json.JSONDecodeError):  # made by another version of reprokit
@@ -162,13 +162,13 @@ def settings_of(labels: Mapping[str, str]) -> ContainerSettings:
 
 
 def chosen(engine: Engine, texts: Iterable[str]) -> list[RecipeContainer]:
-    """The caller's containers of these names; all are looked up first. Raises UsageError, as `find`."""
-    known, uid = known_containers(engine), engine.host.caller().uid
-    return [find(known, recipes.plain(text), uid, *here(engine, text)) for text in texts]
+    """The caller's containers of these names. Raises UsageError, as `find`, before any is returned."""
+    containers, uid = known_containers(engine), engine.host.caller().uid
+    return [find(containers, recipes.plain(text), uid, *origin_here(engine, text)) for text in texts]
 
 
-def here(engine: Engine, text: str) -> tuple[ContainerOrigin | None, str]:
-    """What a recipe's name or path means in the current folder, and its default variant; None without a recipe."""
+def origin_here(engine: Engine, text: str) -> tuple[ContainerOrigin | None, str]:
+    """The origin of a recipe's containers in the current folder, and its default variant; None without a recipe."""
     if not recipes.is_recipe(text):
         return None, ""
     name, _ = recipes.split(text)
@@ -184,9 +184,9 @@ def find(
 ) -> RecipeContainer:
     """The caller's container named `text`, or that of the recipe or `recipe:variant` of this name.
 
-    `origin` is what the recipe's name means here: containers of another checkout are then chosen by their own names
-    only. Of several variants it is the only one that runs, or else `default`. Raises UsageError if there is none or
-    no such choice; it says where the only match belongs to another user.
+    `origin` is that of the recipe in the current folder: containers of another checkout are then chosen by their own
+    names only. Of several variants, the only running one is chosen, else `default`. Raises UsageError if there is none
+    or no such choice; it says if the only match belongs to another user.
     """
     everyone = list(containers)
     own = [c for c in everyone if c.owner == uid]

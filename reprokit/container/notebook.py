@@ -1,6 +1,6 @@
 """Serve Jupyter from a container until it ends or is interrupted.
 
-An image that has none gets it from wheels that the host fetched, unpacked beside the image's own packages.
+An image without Jupyter gets it from wheels that the host fetches, unpacked beside the image's packages.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def serve(engine: Engine, target: Target, options: RunOptions, ready: Callable[[
         return _serve(engine, container, port, on_host, ready)
     finally:
         if not on_host:
-            with suppress(ReprokitError):  # an error here would hide the first one
+            with suppress(ReprokitError):  # must not hide the first error
                 _free_port(engine, container, port)
 
 
@@ -136,7 +136,7 @@ def _put_token(engine: Engine, container: str, token: str) -> str:
 def _call_when_up(base: str, ended: threading.Event, ready: Callable[[], None]) -> None:
     address = urlsplit(base)
     while not ended.wait(0.2):
-        # Uses no proxy and follows no redirect: the server is the container's, and this process is not in it.
+        # No proxy and no redirects: the server is in the container, and this process is not.
         connection = http.client.HTTPConnection(address.hostname or "", address.port, timeout=5)
         try:
             connection.request("GET", "/api")
@@ -201,7 +201,7 @@ def _pack(wheels: Iterator[Path], site: str, archive: IO[bytes]) -> None:
                 for entry in opened.infolist():
                     place = placed(entry.filename)
                     if place and not entry.is_dir():
-                        # Executable, because some packages start their own helper programs.
+                        # Executable: some packages start their own programs.
                         add(tar, f"{_FOLDER}/{place}", opened.read(entry), 0o755)
         add(tar, f"{site}/reprokit-jupyter.pth", f"{_FOLDER}/site\n".encode())
 
@@ -213,5 +213,5 @@ def placed(name: str) -> str:
         return ""
     if not parts[0].endswith(".data"):
         return f"site/{name}"
-    rest = "/".join(parts[2:])
-    return {"purelib": f"site/{rest}", "platlib": f"site/{rest}", "data": rest}.get(parts[1], "")
+    path = "/".join(parts[2:])
+    return {"purelib": f"site/{path}", "platlib": f"site/{path}", "data": path}.get(parts[1], "")

@@ -58,7 +58,7 @@ def port(text: str) -> Port:
 
 
 def utf8(text: str, what: str) -> str:
-    """`text`. Raises UsageError if it is not valid UTF-8: the engine's API is JSON, which cannot have such bytes."""
+    """Return `text`. Raises UsageError if it is not valid UTF-8, which the engine's JSON API requires."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -67,15 +67,15 @@ def utf8(text: str, what: str) -> str:
 
 
 def environment(texts: list[str], caller: Mapping[str, str]) -> dict[str, str]:
-    """`K=V`, or `K` with the caller's value (as in docker, ignored if the caller has none). Raises UsageError."""
-    found: dict[str, str] = {}
+    """Parse `K=V`, or `K` for the caller's value (as in docker, ignored without one). Raises UsageError."""
+    variables: dict[str, str] = {}
     for text in texts:
         name, given, value = text.partition("=")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise UsageError(f"-e {text!r}: {name!r} is not a variable's name", hint="write -e NAME=VALUE or -e NAME")
         if given or name in caller:
-            found[name] = utf8(value if given else caller[name], f"the value of -e {name}")
-    return found
+            variables[name] = utf8(value if given else caller[name], f"the value of -e {name}")
+    return variables
 
 
 def environment_file(path: Path, caller: Mapping[str, str]) -> dict[str, str]:
@@ -84,17 +84,17 @@ def environment_file(path: Path, caller: Mapping[str, str]) -> dict[str, str]:
     No error shows a line of the file, which may be a secret.
     """
     try:
-        lines = files.read(path, _MOST).decode("utf-8-sig").split("\n")  # a value may have other ends of lines
+        lines = files.read(path, _MOST).decode("utf-8-sig").split("\n")  # values may contain other line ends
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot read --env-file: {getattr(error, 'strerror', 'not a text')}", str(path)) from None
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for number, line in enumerate((line.removesuffix("\r") for line in lines), 1):
         if line.strip() and not line.lstrip().startswith("#"):
             try:
-                found |= environment([line.lstrip()], caller)
+                variables |= environment([line.lstrip()], caller)
             except UsageError:
                 raise UsageError("this line is not NAME=VALUE in UTF-8", f"{path}:{number}") from None
-    return found
+    return variables
 
 
 def shm_size(text: str) -> int:

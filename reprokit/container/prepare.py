@@ -60,7 +60,7 @@ class Etc:
 
 def read_etc(engine: Engine, container: str) -> Etc:
     """Read both files. Raises UsageError if /etc is a link or a file exceeds its limit."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     owned = False
     with engine.archive(container, "/etc") as blocks:
         if blocks is None:
@@ -75,10 +75,10 @@ def read_etc(engine: Engine, container: str) -> Etc:
                 ACCOUNTS.check(member.size, f"bytes in /{member.name}", container)
                 if member.name == "etc/group":
                     owned = owned and member.isreg() and _is_roots(member)
-                found[member.name] = stream.read(member.size if member.isreg() else 0).decode(errors="surrogateescape")
-                if len(found) == 2:
+                texts[member.name] = stream.read(member.size if member.isreg() else 0).decode(errors="surrogateescape")
+                if len(texts) == 2:
                     break
-    return Etc(found.get("etc/passwd", ""), found.get("etc/group", ""), owned)
+    return Etc(texts.get("etc/passwd", ""), texts.get("etc/group", ""), owned)
 
 
 def _is_roots(member: tarfile.TarInfo) -> bool:
@@ -124,13 +124,13 @@ def _require_free(engine: Engine, container: str, path: str) -> None:
     parts = path.strip("/").split("/")
     for count in range(1, len(parts)):
         parent = "/" + "/".join(parts[:count])
-        found = _first(engine, container, parent, 1)
-        if not found:
+        entries = _first(engine, container, parent, 1)
+        if not entries:
             return
-        if not found[0].isdir():
+        if not entries[0].isdir():
             raise _in_the_way(container, path, parent)
-    found = _first(engine, container, path, 2)
-    if found and (len(found) > 1 or not found[0].isdir()):
+    entries = _first(engine, container, path, 2)
+    if entries and (len(entries) > 1 or not entries[0].isdir()):
         raise _in_the_way(container, path, path)
 
 

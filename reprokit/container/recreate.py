@@ -1,6 +1,6 @@
-"""Recreate a container: with other settings and the same files, or of a rebuilt image.
+"""Recreate a container: with other settings and the same files, or from a rebuilt image.
 
-The engine cannot change the ports, mounts and image of a container that exists.
+The engine cannot change the ports, mounts and image of an existing container.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reprokit.image.leftovers import SNAPSHOTS
 from reprokit.recipe.find import Target
 
 _BUSY_HINT = "end them first, or start another container with --name"
-_INIT = ("/docker-init", "/podman-init")  # an empty file, over which the engine mounts its init
+_INIT = ("/docker-init", "/podman-init")  # an empty file under the mount of the engine's init
 _MOST_FOLDERS = 1000  # each takes a request
 # Engines accept about 125 layers; each commit adds one.
 MOST_LAYERS = 100
@@ -70,7 +70,7 @@ def _replacing(engine: Engine, container: ContainerInfo) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        with contextlib.suppress(ReprokitError):  # it still has its name if the block did not rename it
+        with contextlib.suppress(ReprokitError):  # if the block did not rename it
             engine.rename(container.id, container.name)
         if container.running:
             with contextlib.suppress(ReprokitError):
@@ -115,9 +115,9 @@ def changed_file(engine: Engine, container: ContainerInfo) -> str:
     Folders do not count: temporary files leave them changed, and reprokit makes some itself.
     """
     settings = names.settings_of(container.labels)
-    # The files of `prepare`, and the places of mounted files.
+    # Paths of `prepare` and of mounts.
     own = {PROGRAM, "/etc/passwd", "/etc/group", *settings.links, *(mount.target for mount in settings.mounts)}
-    changes = [each for each in engine.changes(container.id) if each.path not in own and not each.path.endswith(_INIT)]
+    changes = [c for c in engine.changes(container.id) if c.path not in own and not c.path.endswith(_INIT)]
     for change in changes[:_MOST_FOLDERS]:
         if change.deleted or not is_folder(engine, container.id, change.path):
             return change.path
@@ -153,7 +153,7 @@ def _next(name: str) -> str:
 
 
 def is_ours(engine: Engine, container: ContainerInfo, own_names: Collection[str]) -> bool:
-    """Whether reprokit made it for the caller, under one of these names: an image may have any labels."""
+    """Whether reprokit made the container for the caller under one of these names; an image may have any labels."""
     labels = container.labels
     return labels.get(names.NAME) in own_names and labels.get(names.OWNER) == str(engine.host.caller().uid)
 
@@ -177,7 +177,7 @@ def drop_snapshots(engine: Engine, name: str) -> None:
 
 def _drop(engine: Engine, tag: str) -> None:
     if engine.image(f"{SNAPSHOTS}:{tag}") is not None:
-        # It stays if the user made another container from it.
+        # Fails if the user made another container from it.
         with contextlib.suppress(EngineError):
             engine.remove_image(f"{SNAPSHOTS}:{tag}")
 

@@ -24,7 +24,7 @@ from reprokit.image.labels import failed_name
 from reprokit.recipe.find import Target
 
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy")
-# A password may contain characters that would end an address.
+# A password may contain any characters.
 _USERINFO = re.compile(r"(?<=://).*@|^(?!\w+://).*@", re.DOTALL)
 
 
@@ -38,7 +38,7 @@ def in_recipe(engine: Engine, target: Target, command: Command, options: RunOpti
 def in_failed_build(engine: Engine, target: Target, command: Command, options: RunOptions) -> int:
     """Run a command as root, as the build did, on the state that `build --keep-failed` kept; returns its exit code.
 
-    The container is removed when the command ends. It has no workspace, in which root could leave anything.
+    The container is removed when the command ends. It has no workspace, so that root cannot leave files there.
     """
     check_options(engine, options)
     image = engine.image(failed_name(target.label))
@@ -58,7 +58,7 @@ def in_failed_build(engine: Engine, target: Target, command: Command, options: R
 def in_container(engine: Engine, container: str, command: Command, target: Target | None = None) -> int:
     """Run a command in a running container; returns its exit code.
 
-    The command also gets the caller's proxies. A terminal is only used if the caller is at one.
+    The command also gets the caller's proxies. It gets a terminal only if the caller has one.
     """
     info = engine.container(container)
     if info is None:
@@ -99,20 +99,20 @@ def caller_variables(caller: Mapping[str, str], network: str, terminal: bool) ->
 
     From a container's own network a proxy on the host's loopback cannot be reached.
     """
-    found = CallerVariables()
+    passed = CallerVariables()
     for name, value in caller.items():
         if name.lower() == "no_proxy":
-            found.variables[name] = value
+            passed.variables[name] = value
         elif name.lower() in _PROXIES and value:
             if network != "host" and _on_loopback(value):
-                found.unreachable.append(name)
+                passed.unreachable.append(name)
                 continue
-            found.variables[name] = _USERINFO.sub("", value)
-            if found.variables[name] != value:
-                found.bare.append(name)
+            passed.variables[name] = _USERINFO.sub("", value)
+            if passed.variables[name] != value:
+                passed.bare.append(name)
     if terminal:
-        found.variables["TERM"] = caller.get("TERM") or "xterm"
-    return found
+        passed.variables["TERM"] = caller.get("TERM") or "xterm"
+    return passed
 
 
 def _on_loopback(proxy: str) -> bool:

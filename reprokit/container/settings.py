@@ -1,4 +1,4 @@
-"""A container's settings, as its label keeps them, and how later options change them."""
+"""A container's settings, stored in its label, and the options that change them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ class RunOptions:
 
     `gpus` is as in `--gpus`; `mounts` and `ports` are added to those that the container has; `shm` is in bytes. `root`
     allows root's commands. `stale` keeps a container whose image was rebuilt. `replace_stale` removes a container of an
-    older build, or of other settings of the recipe, with its files. `capabilities` are added to a new container's, for
-    all of its life.
+    older build, or of other settings of the recipe, with its files. `capabilities` are added to a new container.
     """
 
     name: str | None = None
@@ -49,7 +48,7 @@ DEFAULTS = RunOptions()
 
 @dataclass(frozen=True)
 class ContainerSettings:
-    """`gpus` as requested, `rung` the way in which the engine provided them.
+    """`gpus` as requested; `rung` is the request that the engine accepted.
 
     `workspace` and `recipe_file` are the paths that the container belongs to. No image can forge them: every
     container of reprokit has this label, which replaces one of its image.
@@ -89,14 +88,14 @@ def merge(current: ContainerSettings, options: RunOptions) -> ContainerSettings:
 
 def changes(current: ContainerSettings, required: ContainerSettings) -> list[str]:
     """The settings that differ, in words; empty if `required` needs no new container."""
-    found = [f"mount {m.target}" for m in required.mounts if m not in current.mounts]
-    found += [f"port {p.host}" for p in required.ports if p not in current.ports]
-    found += ["port removed"] if set(current.ports) - set(required.ports) and not found else []
-    found += [f"--gpus {required.gpus}"] if required.gpus != current.gpus else []
-    found += [f"--shm-size {required.shm}"] if required.shm != current.shm else []
-    found += [f"--network {required.network}"] if required.network != current.network else []
-    found += ["--user root"] if required.root and not current.root else []
-    return found
+    changed = [f"mount {m.target}" for m in required.mounts if m not in current.mounts]
+    changed += [f"port {p.host}" for p in required.ports if p not in current.ports]
+    changed += ["port removed"] if set(current.ports) - set(required.ports) and not changed else []
+    changed += [f"--gpus {required.gpus}"] if required.gpus != current.gpus else []
+    changed += [f"--shm-size {required.shm}"] if required.shm != current.shm else []
+    changed += [f"--network {required.network}"] if required.network != current.network else []
+    changed += ["--user root"] if required.root and not current.root else []
+    return changed
 
 
 def to_label(settings: ContainerSettings) -> str:

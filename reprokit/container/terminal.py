@@ -1,4 +1,4 @@
-"""Connect a command in a container to the user's terminal, or to pipes."""
+"""Connect a command in a container to the user's terminal or pipes."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def interact(engine: Engine, container: str, command: Command, target: Target | 
     """Run a command on this process's standard input, output and error; returns its exit code.
 
     With `tty`, for callers that are `at_terminal`, the command gets a terminal of the same size, and Ctrl-C. Else an
-    interrupt ends it, and no control character of its output reaches a terminal. A remedy for a failure names the lines
-    of `target`, the recipe of the container. Raises EngineError, and WorkFailed
-    with the shell's exit code, 126 or 127, where the command could not be started.
+    interrupt ends it, and no control character of its output reaches a terminal. A remedy for a failure names lines
+    of the recipe of `target`. Raises EngineError, and WorkFailed with the shell's exit code, 126 or 127, if the command
+    could not be started.
     """
     command = replace(command, stdin=0 if at_terminal() or not _is_terminal(0) else None)
     outputs, recording = (Output(1, raw=command.tty), Output(2)), OutputRecording()
@@ -70,7 +70,7 @@ def interact(engine: Engine, container: str, command: Command, target: Target | 
         failed.exit_code = reason[0]
         raise failed
     outputs[0].write(text)
-    # A session at a terminal ends with the code of its last command, and its output is the user's own.
+    # A terminal session exits with the code of its last command, whose output the user saw.
     if not command.tty:
         mask = masking(command.hidden)
         output = mask(recording.content().decode(errors="surrogateescape")).encode(errors="surrogateescape")
@@ -91,7 +91,7 @@ def _is_terminal(descriptor: int) -> bool:
 
 
 def _resizer(engine: Engine, stack: contextlib.ExitStack) -> Callable[[str], None]:
-    """For a started command: set its terminal to the size of this one, now and whenever this one changes."""
+    """Return a function that keeps a command's terminal at the size of this one."""
 
     def resize(exec_id: str) -> bool:
         columns, rows = os.get_terminal_size(1)

@@ -24,7 +24,7 @@ def identity(caller: Caller, info: Mapping[str, Any]) -> Identity:
     """The caller's identity in a container, from the engine's info.
 
     Rootless engines (podman's too) map the caller to root inside and cannot map another id to the caller. Elsewhere ids
-    are the host's. Where the daemon shifts them (userns-remap), the container asks for the host's ids. The caller's
+    are the host's. If the daemon shifts them (userns-remap), the container asks for the host's ids. The caller's
     groups are added, so that data shared with a group can be read.
     """
     options = [str(option) for option in info.get("SecurityOptions") or []]
@@ -42,7 +42,7 @@ class Account:
 
 
 def with_account(passwd: str, group: str, caller: Caller) -> Account | None:
-    """Add the caller to both files, and name a home to create; None if the image has a user of that id."""
+    """Add the caller to both files, and choose a home to create; None if the image has a user with that id."""
     taken, uid = set(), str(caller.uid)
     for fields in _entries(passwd, 7):
         if fields[2] == uid:
@@ -72,7 +72,7 @@ def is_root(user: str) -> bool:
 
 
 def resolved(user: str, passwd: str, group: str) -> str:
-    """`--user` as `uid:gid`. Names are looked up here: the engine would believe an image that maps any name to root.
+    """`--user` as `uid:gid`. The engine would accept an image that maps any name to root, so look names up here.
 
     Raises UsageError for a name that is not in the files, and for one that only the files make root or a member of
     root's group.

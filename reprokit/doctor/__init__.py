@@ -1,1 +1,1 @@
-"""What is wrong with a machine: checks, each with a remedy. Always ends in seconds."""
+"""Checks of a machine, each with a remedy. They end within seconds."""

@@ -1,4 +1,4 @@
-"""Work that is waited for in bounded time only."""
+"""Wait for work for a bounded time only."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class NoAnswer(Exception):
-    """What was asked does not answer in time, or without end."""
+    """A probe does not answer in time, or its answer does not end."""
 
 
 class Bounded(Generic[T]):
-    """A function that is called once, in a thread of its own, and whose result several threads may wait for.
+    """Call a function once, in its own thread; several threads may wait for the result.
 
-    A thread that hangs is left behind; it does not keep the process alive.
+    A thread that hangs is abandoned; it does not keep the process alive.
     """
 
     def __init__(self, function: Callable[[], T], limit_s: float) -> None:

@@ -19,7 +19,7 @@ _LIBRARIES = ("docker", "pydantic", "typer", "requests")
 
 
 def write(error: Exception, program: str) -> Path:
-    """Write the log, which no secret of the environment enters, and keep it for `explain --last`.
+    """Write the log without secrets of the environment, and keep it for `explain --last`.
 
     `program` is reprokit's own version. Raises OSError, EngineError if the state folder cannot be written.
     """
@@ -38,7 +38,7 @@ def write(error: Exception, program: str) -> Path:
 
 
 def _engine() -> str:
-    """The engine's version and address, or why it does not answer. Raises nothing, as the engine may be the cause."""
+    """The engine's version and address, or why it does not answer. Raises nothing."""
     from reprokit.engine import Engine
 
     def ask() -> str:

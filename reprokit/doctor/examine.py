@@ -11,7 +11,7 @@ from reprokit.doctor.examined import Examined, NotAsked
 from reprokit.doctor.shell import clipped
 from reprokit.errors import ReprokitError
 
-# Returns what is wrong, and the facts that it reports. It may hang or raise anything.
+# Yields faults and facts. It may hang or raise anything.
 Check = Callable[[Examined], Iterator[Finding]]
 _REPORT = "if this is a bug, report it with the file of `reprokit doctor --report FILE`"
 _TRY_AGAIN = "something that these checks ask hangs, or the machine is very busy; try again, then reboot"
@@ -19,7 +19,7 @@ _TRY_AGAIN = "something that these checks ask hangs, or the machine is very busy
 
 @dataclass
 class _Outcome:
-    """The findings of a check, and why it did not end: its probe is `silent`, or what it needs is `missing`."""
+    """The findings of a check. A check without an end has a `silent` probe, or a `missing` requirement."""
 
     findings: list[Finding] = field(default_factory=list)
     silent: str = ""
@@ -27,13 +27,13 @@ class _Outcome:
 
 
 def examine(host: Examined, checks: Mapping[str, Check], limit_s: float) -> list[Finding]:
-    """All findings, the worst first. Ends after `limit_s` seconds, whatever hangs."""
+    """All findings, the worst first. Ends within `limit_s` seconds even if checks hang."""
     host.start()
     started = {name: _started(check, host, limit_s) for name, check in checks.items()}
     outcomes = {name: _outcome(name, findings, work) for name, (findings, work) in started.items()}
     findings = [finding for outcome in outcomes.values() for finding in outcome.findings]
     for reason, names in _grouped({name: outcome.silent for name, outcome in outcomes.items()}):
-        # If the recipe was not judged, nobody knows whether this machine can run it.
+        # An unjudged recipe may not run on this machine.
         severity: Severity = "error" if "recipe" in names else "warning"
         findings.append(Finding(severity, "no-answer", names, f"not checked: {reason}", remedy=_TRY_AGAIN))
     for reason, names in _grouped({name: outcome.missing for name, outcome in outcomes.items()}):
@@ -68,6 +68,6 @@ def _outcome(name: str, findings: list[Finding], work: Bounded[None]) -> _Outcom
 
 
 def _grouped(reasons: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Reasons, each with the checks that have it."""
+    """Group checks by reason."""
     for reason in dict.fromkeys(filter(None, reasons.values())):
-        yield reason, tuple(name for name, each in reasons.items() if each == reason)
+        yield reason, tuple(name for name, other in reasons.items() if other == reason)

@@ -1,4 +1,4 @@
-"""The machine that checks look at, this one or a node, and what several of them need of it."""
+"""The examined machine, this one or a node, and the facts that several checks use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NotAsked(Exception):
 
 
 class Examined:
-    """`connect` connects to its engine; `target` is the recipe's variant that it is examined for.
+    """`connect` connects to its engine; `target` is the variant to run on the machine.
 
     `names` are those of user, host and home, which a report must not show.
     """
@@ -52,14 +52,14 @@ class Examined:
         return self.shell.ask(script)
 
     def engine(self) -> Engine:
-        """The engine, for checks that only say more about it. Raises NotAsked."""
+        """The engine, for all checks but that of its connection. Raises NotAsked."""
         try:
             return self.connection.result()
         except Exception:
             raise NotAsked("no engine answers") from None
 
     def info(self) -> Mapping[str, Any]:
-        """What the engine reports of itself. Raises NotAsked."""
+        """The engine's info. Raises NotAsked."""
         self.engine()
         try:
             return self._info.result()
@@ -74,7 +74,7 @@ class Examined:
             raise NotAsked("the PCI bus cannot be read") from None
 
     def start(self) -> None:
-        """Start asking what several checks need."""
+        """Start the probes that several checks use."""
         self._info.start()
         self._gpus.start()
         self.names.start()
@@ -104,16 +104,16 @@ def examined_node(node: Node, login_s: float, target: Target | None = None) -> I
 
 
 def text(value: Any) -> str:
-    """A text of an engine's answer, "" for anything else."""
+    """The value if it is text, clipped; else ""."""
     return clipped(value) if isinstance(value, str) else ""
 
 
 def texts(value: Any) -> list[str]:
-    """The texts of a list in an engine's answer."""
-    return [clipped(each) for each in value if isinstance(each, str)] if isinstance(value, list) else []
+    """The texts in a list of an engine's answer, clipped."""
+    return [clipped(item) for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
 def pairs(value: Any) -> dict[str, str]:
-    """The pairs of texts of an engine's answer, such as `DriverStatus`."""
+    """Pairs of texts in an engine's answer, such as `DriverStatus`."""
     rows = value if isinstance(value, list) else []
     return {text(row[0]): text(row[1]) for row in rows if isinstance(row, list) and len(row) == 2}

@@ -1,4 +1,4 @@
-"""Findings of checks on a machine, in the form of those of `check`."""
+"""Make findings of checks on a machine."""
 
 from __future__ import annotations
 

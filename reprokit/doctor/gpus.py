@@ -10,7 +10,7 @@ from reprokit.host import gpu
 from reprokit.host.gpu import DEVICE_FILES, Gpu, SmiAnswer, address, version
 
 SMI_S = gpu.SMI_S
-# A card that fell off the bus answers every read of its configuration with ones.
+# The configuration of a card that fell off the bus reads as ones.
 _PCI = """
 for card in "$ROOT"/sys/bus/pci/devices/*; do
   vendor= class= device=
@@ -48,7 +48,7 @@ class PciCard:
 class GpuState:
     """`module` is the version of the loaded kernel module, `libraries` those of NVML.
 
-    `driver_cards` are the addresses of the cards that the driver has. `driver_hangs` if its files do not answer.
+    `driver_cards` are the addresses of the driver's cards. `driver_hangs` is set if the driver's files do not answer.
     """
 
     smi: SmiAnswer
@@ -72,8 +72,8 @@ class GpuState:
 
     @property
     def driver(self) -> str:
-        """The version of a driver that is loaded, "" if there is none."""
-        return self.module or clipped(next((each.driver for each in self.gpus), ""))
+        """The version of the loaded driver, "" if there is none."""
+        return self.module or clipped(next((card.driver for card in self.gpus), ""))
 
     @property
     def hangs(self) -> bool:
@@ -81,7 +81,7 @@ class GpuState:
 
 
 def state(shell: Shell) -> GpuState:
-    """Ask the bus, the driver's files and nvidia-smi, each in bounded time. Raises NoAnswer for the bus."""
+    """Query the bus, the driver's files and nvidia-smi, each in bounded time. Raises NoAnswer for the bus."""
     question = Bounded(lambda: shell.ask(gpu.script(SMI_S), SMI_S + 1), SMI_S + 2)
     question.start()
     bus = shell.ask(_PCI)
@@ -96,7 +96,7 @@ def state(shell: Shell) -> GpuState:
     return GpuState(
         smi=smi,
         cards=tuple(filter(None, map(_card, bus.all("card")))),
-        module=version(bus.one("module")),
+        module=version(bus.first("module")),
         driver_cards=tuple(map(address, files.all("known"))),
         devices=tuple(files.all("device")),
         libraries=tuple(dict.fromkeys(filter(None, map(version, files.all("library"))))),

@@ -27,7 +27,7 @@ _ADDRESS = re.compile(
 
 
 class Scrubber:
-    """Takes the user's name, home, hosts and secrets out of text."""
+    """Remove the user's name, home, hosts and secrets from text."""
 
     def __init__(
         self, users: Iterable[str], hosts: Iterable[str], homes: Iterable[str], secrets: Iterable[str]
@@ -49,12 +49,12 @@ class Scrubber:
 
 
 def scrubber(host: Examined, configuration: Configuration) -> Scrubber:
-    """For a report on this machine or a node. Raises NoAnswer, OSError if a name is not known."""
-    asked = host.names.result()
+    """The scrubber for a report on this machine or a node. Raises NoAnswer, OSError if a name is unknown."""
+    names = host.names.result()
     nodes = configuration.nodes
     user, _, address = host.node.rpartition("@")
     own = [
-        *_all(asked, "host"),
+        *_all(names, "host"),
         *(name for node in nodes for name in (node.name, node.host)),
         address.partition(":")[0],
     ]
@@ -63,17 +63,17 @@ def scrubber(host: Examined, configuration: Configuration) -> Scrubber:
         settings = host.info().get("RegistryConfig")
         others += texts(settings.get("Mirrors")) if isinstance(settings, dict) else []
     hosts = [*own, *(name.partition(".")[0] for name in own if not name[:1].isdigit()), *map(_host_of, others)]
-    users = [*_all(asked, "user"), *(node.user for node in nodes), user]
-    return Scrubber(users, hosts, _all(asked, "home"), environment_secrets(os.environ))
+    users = [*_all(names, "user"), *(node.user for node in nodes), user]
+    return Scrubber(users, hosts, _all(names, "home"), environment_secrets(os.environ))
 
 
 def report(findings: Sequence[Finding], where: str, scrub: Scrubber | None) -> str:
-    """The text of the report. Without a scrubber only rules are shown, as nothing else is known to be harmless."""
+    """The text of the report. Without a scrubber it shows only rules, as other text may contain secrets."""
     lines = [
         f"reprokit {__version__}, Python {platform.python_version()}, on {where}",
         *(line for finding in findings for line in _lines(finding, scrub)),
     ]
-    # Indented, it is a block of code in Markdown, whatever is in it.
+    # Indented text is a block of code in Markdown.
     return "reprokit doctor\n\n" + "".join(f"    {escaped(line)}\n" for line in lines)
 
 
@@ -87,8 +87,8 @@ def _lines(finding: Finding, scrub: Scrubber | None) -> Iterator[str]:
             yield f"         {scrub(text)}"
 
 
-def _all(asked: Iterable[Reported], name: str) -> list[str]:
-    return [line for each in asked for line in each.all(name)]
+def _all(answers: Iterable[Reported], name: str) -> list[str]:
+    return [line for answer in answers for line in answer.all(name)]
 
 
 def _longest_first(names: Iterable[str]) -> list[str]:
@@ -100,8 +100,8 @@ def _host_of(address: str) -> str:
     return re.split(r"[/:{]", address.partition("://")[2] or address)[0].rpartition("@")[2]
 
 
-def _hidden(found: re.Match[str]) -> str:
+def _hidden(match: re.Match[str]) -> str:
     try:
-        return found[0] if ipaddress.ip_address(found[0]).is_loopback else "ADDRESS"
+        return match[0] if ipaddress.ip_address(match[0]).is_loopback else "ADDRESS"
     except ValueError:
-        return found[0]  # a version, a time, or the address of a PCI device
+        return match[0]  # a version, a time, or the address of a PCI device

@@ -1,7 +1,7 @@
-"""The one way in which checks look at a machine: a POSIX sh script, here or on a node.
+"""Run the POSIX sh scripts of checks, on this machine or a node.
 
-A script reports with `... | say NAME`. It reads files below `$ROOT`, which is empty except in tests. A
-process of its own reads the machine's files, because reading one can hang in a driver or on a network disk.
+A script reports with `... | say NAME`. It reads files below `$ROOT`, which is empty except in tests. Checks read files
+only in such a process, because a read can hang in a driver or on a network disk.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _LONGEST = 400
 
 @dataclass(frozen=True)
 class Reported:
-    """What a script reported, by name."""
+    """The lines that a script reported, by name."""
 
     lines: Mapping[str, list[str]]
 
     def all(self, name: str) -> list[str]:
         return [clipped(line) for line in self.lines.get(name, [])]
 
-    def one(self, name: str) -> str:
+    def first(self, name: str) -> str:
         """The first line, "" if there is none."""
         return next(iter(self.all(name)), "")
 
     def number(self, name: str) -> int | None:
-        """The first line as a whole number, None if it is none."""
-        return number(self.one(name))
+        """The first line as a whole number, None if it is no number."""
+        return number(self.first(name))
 
 
 def clipped(text: str) -> str:
-    """At most 400 characters of a text from outside, without blanks around it."""
+    """At most 400 characters of untrusted text, stripped."""
     text = text.strip()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
@@ -61,7 +61,7 @@ class Shell(Protocol):
     node: str
 
     def ask(self, script: str, limit_s: float = ASK_S) -> Reported:
-        """What a script reports. Raises NoAnswer, OSError."""
+        """Run a script; returns its report. Raises NoAnswer, OSError."""
 
     def carry_out(self, command: str) -> int:
         """Run a fix; returns its exit code."""

@@ -1,4 +1,4 @@
-"""Programs that run in bounded time and whose output is bounded, also if they cannot be killed."""
+"""Run programs with limits on time and output, even programs that cannot be killed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _OWN = (
     "runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)"
 )
 
-# The threads of `doctor` outlive its main thread. At its end their programs are killed, and none is started after that.
+# Threads of `doctor` outlive its main thread. At its end their programs are killed, and no more are started.
 _starting = threading.Lock()
 _groups: set[int] = set()
 _ended = False
 
-# What a script of a POSIX sh reports, with its name, for `lines_of`.
+# A function of POSIX sh: report lines under a name, for `lines_of`.
 SAY = """
 say() { while IFS= read -r line || [ -n "$line" ]; do printf 'reprokit:%s %s\\n' "$1" "$line"; done; }
 """
@@ -49,7 +49,7 @@ class ProgramOutput:
 
 
 def own_module(name: str) -> list[str]:
-    """The words that run a module of reprokit as `python -m` does, but import nothing from the current folder."""
+    """The command that runs a module of reprokit as `python -m` does, without imports from the current folder."""
     return [sys.executable, "-c", _OWN, str(Path(reprokit.__file__).parent.parent), name]
 
 
@@ -76,7 +76,7 @@ def run(
 
 
 def lines_of(output: str) -> dict[str, list[str]]:
-    """What a script printed with `say`, by name; the output of login scripts is skipped."""
+    """The lines that a script printed with `say`, by name; the output of login scripts is skipped."""
     facts: dict[str, list[str]] = {}
     for name, value in re.findall(r"^reprokit:(\w+) (.*)$", output, re.MULTILINE):
         facts.setdefault(name, []).append(value)

@@ -12,17 +12,17 @@ from reprokit.formatting import size
 from reprokit.untrusted.files import output_folder
 
 ENGINE_ROOT = "/var/lib/docker"
-# `amount` is what to free: a size, or "space".
+# `amount` to free: a size, or "space".
 STORE_HINT = "free {amount} there: `reprokit store gc` removes what no lock names, $REPROKIT_HOME moves the store"
 ENGINE_HINT = "free {amount} there: `reprokit clean`, `docker image prune`"
-# A path that was named wrongly; other errors are those of the disk.
+# Errors of a wrong path; all others are errors of the disk.
 _WRONG_PATH = (
     errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTEMPTY,
 )  # fmt: skip
 
 
 def free_bytes(folder: str | Path) -> int | None:
-    """Bytes free to this user in a folder, or in the one that it would be made in; None if unknown."""
+    """Bytes free to this user in a folder, or in its nearest existing parent; None if unknown."""
     path = Path(folder)
     while not path.exists() and path != path.parent:
         path = path.parent
@@ -49,11 +49,11 @@ def too_small(needed: int, free: int, where: str, hint: str = STORE_HINT) -> Eng
 
 
 def check_writable(path: Path, what: str, hint: str = "") -> None:
-    """Raises EngineError if a file or folder, or the folder that it would be made in, is read-only.
+    """Raises EngineError if a path, or its nearest existing parent, is read-only.
 
-    Raises UsageError if that is no folder.
+    Raises UsageError if that parent is no folder.
     """
-    nearest = next(each for each in (path.absolute(), *path.absolute().parents) if each.exists())
+    nearest = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
     if nearest != path.absolute() and not nearest.is_dir():
         raise unwritable(NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR)), what, nearest, hint)
     if not os.access(nearest, os.W_OK):
@@ -71,9 +71,9 @@ def unwritable(error: OSError, what: str, path: Path, hint: str = "write it else
 
 
 def write_new(path: Path, text: str, what: str, hint: str, usual: bool = False) -> None:
-    """Write a file that must not exist; a failure leaves no part of it. Raises as `unwritable`.
+    """Write a new file; a failure leaves no partial file. Raises as `unwritable`, also if it exists.
 
-    A `usual` path is beneath the current folder: UsageError for a link in it.
+    A `usual` path is below the current folder; raises UsageError for a link in it.
     """
     try:
         with (

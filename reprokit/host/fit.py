@@ -1,4 +1,4 @@
-"""Whether a machine can build or run a recipe, or run an image: what the rules of `compat` find."""
+"""Whether a machine can build or run a recipe, or run an image, by the rules of `compat`."""
 
 from __future__ import annotations
 
@@ -28,56 +28,56 @@ class ImageNeeds:
 
 
 def image_findings(needs: ImageNeeds, gpus: Sequence[Gpu]) -> list[Finding]:
-    """What keeps an image from running with this driver on these GPUs; none if nothing is known of them."""
+    """Findings against an image on these GPUs and their driver; none if the GPUs are unknown."""
     facts = bundled()
     driver = _driver(gpus)
-    known = {gpu: one for gpu in gpus if (one := _known(facts, gpu))}
-    if not driver and not known:
+    models = {gpu: model for gpu in gpus if (model := _model(facts, gpu))}
+    if not driver and not models:
         return []
     stack = Stack(
         pins={name: value for name, value in needs.pins.items() if _valid(check_pin, name, value, "")},
         purpose="run",
-        gpus=tuple(dict.fromkeys(known.values())),
+        gpus=tuple(dict.fromkeys(models.values())),
         driver=driver,
         requires_driver=needs.min_driver if _valid(check_driver, needs.min_driver) else None,
     )
-    found = _about_machine(evaluate(facts, stack), stack.gpus, driver)
-    if any(finding.severity == "error" and _is_about(finding, "cuda=") for finding in found):
+    findings = _about_machine(evaluate(facts, stack), stack.gpus, driver)
+    if any(finding.severity == "error" and _is_about(finding, "cuda=") for finding in findings):
         # The minimum driver follows from the CUDA pin, whose finding says more.
-        found = [finding for finding in found if not _is_about(finding, "requires.driver=")]
-    for gpu, model in known.items():
+        findings = [finding for finding in findings if not _is_about(finding, "requires.driver=")]
+    for gpu, model in models.items():
         listed = needs.compute_capabilities
-        mentioned = any(model.label in finding.subjects for finding in found)
+        mentioned = any(model.label in finding.subjects for finding in findings)
         if listed and gpu.capability and gpu.capability not in listed and not mentioned:
             reason = f"the image was built for compute capability {', '.join(listed)}, this GPU has {gpu.capability}"
             remedy = "build the image for this GPU: add its capability to requires.compute_capability"
-            found.append(Finding("warning", "host.capability", (model.label,), reason, remedy=remedy))
-    return found
+            findings.append(Finding("warning", "host.capability", (model.label,), reason, remedy=remedy))
+    return findings
 
 
 def recipe_findings(
     variant: Variant, has_gpu: bool, gpus: Sequence[Gpu], memory: int | None, disk_free: int | None
 ) -> list[Finding]:
-    """What keeps a recipe from running on a machine. Sizes are bytes, None if unknown."""
-    found = []
+    """Findings against a recipe on a machine. Sizes are bytes, None if unknown."""
+    findings = []
     if variant.requires.gpu == "required" and not has_gpu:
         remedy = "use a machine with an NVIDIA GPU, or a variant that needs none (`reprokit show NAME`)"
-        found = [Finding("error", "host.gpu", ("requires.gpu=required",), "this machine has no GPU", remedy=remedy)]
+        findings = [Finding("error", "host.gpu", ("requires.gpu=required",), "this machine has no GPU", remedy=remedy)]
     facts = bundled()
-    known = tuple(dict.fromkeys(one for gpu in gpus if (one := _known(facts, gpu))))
+    models = tuple(dict.fromkeys(model for gpu in gpus if (model := _model(facts, gpu))))
     driver = _driver(gpus)
-    no_gpu = bool(found) or variant.requires.gpu != "required"
-    stack = stack_of(variant, known, driver, KnownHost(memory, disk_free), no_gpu)
-    return [*found, *_about_machine(evaluate(facts, stack), known, driver)]
+    no_gpu = bool(findings) or variant.requires.gpu != "required"
+    stack = stack_of(variant, models, driver, KnownHost(memory, disk_free), no_gpu)
+    return [*findings, *_about_machine(evaluate(facts, stack), models, driver)]
 
 
 def require_image(name: str, needs: ImageNeeds, gpus: Sequence[Gpu], force: bool) -> None:
-    """Report what keeps an image from running here. Raises WorkFailed for an error, unless `force` is set."""
-    found = image_findings(needs, gpus)
-    for finding in found:
+    """Report findings against an image on this machine. Raises WorkFailed for an error, unless `force` is set."""
+    findings = image_findings(needs, gpus)
+    for finding in findings:
         if finding.severity != "error" or force:
             notify(f"{name}: {finding.severity}: {in_words(finding)}")
-    errors = [in_words(finding) for finding in found if finding.severity == "error"]
+    errors = [in_words(finding) for finding in findings if finding.severity == "error"]
     if errors and not force:
         raise WorkFailed(
             f"this host cannot run {name}: {errors[0]}",
@@ -91,10 +91,10 @@ def in_words(finding: Finding) -> str:
     return f"{' with '.join(finding.subjects)}: {finding.reason}{nearest}"
 
 
-def _about_machine(found: Sequence[Finding], gpus: Sequence[KnownGpu], driver: str | None) -> list[Finding]:
-    """The findings that name something of the machine, rather than two pins."""
+def _about_machine(findings: Sequence[Finding], gpus: Sequence[KnownGpu], driver: str | None) -> list[Finding]:
+    """The findings that name the machine, not only pins."""
     labels = {gpu.label for gpu in gpus} | {f"driver={driver}"}
-    return [f for f in found if labels & set(f.subjects) or _is_about(f, "host.")]
+    return [f for f in findings if labels & set(f.subjects) or _is_about(f, "host.")]
 
 
 def _is_about(finding: Finding, prefix: str) -> bool:
@@ -105,7 +105,7 @@ def _driver(gpus: Sequence[Gpu]) -> str | None:
     return next((gpu.driver for gpu in gpus if _valid(check_driver, gpu.driver)), None)
 
 
-def _known(facts: Facts, gpu: Gpu) -> KnownGpu | None:
+def _model(facts: Facts, gpu: Gpu) -> KnownGpu | None:
     for text in (gpu.capability, gpu.name):
         try:
             return parse_gpu(facts, text)
@@ -123,14 +123,14 @@ def _valid(check: Callable[..., object], *values: str) -> bool:
 
 
 def host_errors_of(target: Target, host: KnownHost, force: bool, anyway: str) -> list[str]:
-    """What a machine lacks for a recipe, one line each, if `force` ignores it.
+    """What a machine lacks for a recipe, one line for each finding.
 
-    Raises EngineError if it lacks something and there is no `force`; `anyway` is how to continue.
+    Raises EngineError for a finding unless `force` is set; `anyway` is the hint how to continue.
     """
-    found = evaluate(bundled(), stack_of(target.variant, host=host), (of_host.memory, of_host.disk))
-    errors = [in_words(finding) for finding in found if finding.severity == "error"]
+    findings = evaluate(bundled(), stack_of(target.variant, host=host), (of_host.memory, of_host.disk))
+    errors = [in_words(finding) for finding in findings if finding.severity == "error"]
     if errors and not force:
-        remedies = [finding.remedy for finding in found if finding.severity == "error"]
+        remedies = [finding.remedy for finding in findings if finding.severity == "error"]
         raise EngineError(
             "\n  ".join([f"this machine is too small for {target.label}:", *errors]),
             hint="; ".join([*remedies, anyway]),

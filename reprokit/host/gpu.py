@@ -16,7 +16,7 @@ from reprokit.untrusted.documents import parsed
 from reprokit.untrusted.limits import COMMAND_ANSWER
 
 CDI_KIND = "nvidia.com/gpu"
-# The control device of the driver, and WSL's.
+# Device files of the driver, and WSL's.
 DEVICE_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")
 SMI_S = 5.0
 POWER_LIMIT = "power limit"
@@ -86,7 +86,7 @@ class SmiAnswer:
 
     @property
     def known_gpus(self) -> tuple[Gpu, ...]:
-        """The GPUs. If nvidia-smi lists none, one without a name if a driver is loaded."""
+        """The GPUs. If nvidia-smi lists none but a driver is loaded, one nameless GPU."""
         return self.gpus or ((Gpu(driver=self.module),) if self.module else ())
 
 
@@ -94,8 +94,8 @@ def script(limit_s: float = SMI_S) -> str:
     """A script for a POSIX sh that reports with `say` what `parse` reads.
 
     If a card fell off the bus, nvidia-smi hangs for minutes, out of reach of signals, so the script waits `limit_s`
-    seconds at most. A driver that does not know a field refuses the query and names the field; it is asked again
-    without that field.
+    seconds at most. A driver refuses a query with an unknown field and names it; the script repeats the query without
+    it.
     """
     return rf"""
 cat "${{ROOT-}}/sys/module/nvidia/version" 2>/dev/null | say module
@@ -141,18 +141,18 @@ def parse(lines: Mapping[str, list[str]]) -> SmiAnswer:
             index = match[1] or index
             slices.setdefault(index, []).extend([match[2]] if match[2] else [])
     gpus = [_gpu(dict(zip(first("smi_fields").split(","), row.split(", "), strict=False)), slices) for row in rows]
-    known = tuple(gpu for gpu in gpus if gpu)
-    statuses: dict[str, SmiStatus] = {"answers": "answers" if known else "fails", "fails": "fails", "hangs": "hangs"}
+    valid = tuple(gpu for gpu in gpus if gpu)
+    statuses: dict[str, SmiStatus] = {"answers": "answers" if valid else "fails", "fails": "fails", "hangs": "hangs"}
     return SmiAnswer(
         status=statuses.get(first("smi"), "missing"),
-        gpus=known,
+        gpus=valid,
         module=version(first("module")),
         error=" ".join(row for row, gpu in zip(rows, gpus, strict=True) if not gpu),
     )
 
 
 def _gpu(cells: Mapping[str, str], slices: Mapping[str, list[str]]) -> Gpu | None:
-    """The GPU of one row, None for a line that is no row: a broken driver prints a sentence."""
+    """The GPU of a row, None for another line: a broken driver prints a sentence."""
     index = cells.get("index", "").strip()
     if not (index.isascii() and index.isdecimal()) or "name" not in cells:
         return None
@@ -187,7 +187,7 @@ def address(text: str) -> str:
 
 
 def version(text: str) -> str:
-    """A driver's version such as 535.54.03, "" for anything else."""
+    """A driver version such as 535.54.03, "" for any other text."""
     return text if re.fullmatch(r"\d{2,4}(\.\d{1,4}){1,3}", text) else ""
 
 

@@ -1,6 +1,6 @@
-"""Failures that leave no text: processes that the kernel killed because memory ran out, or cannot kill; lost GPUs.
+"""Failures without an error message: out-of-memory kills, unkillable processes, lost GPUs.
 
-All of it is read from files of the kernel, so that nothing hangs with a broken driver. What cannot be read is unknown.
+Only files of the kernel are read, so that nothing hangs with a broken driver. Unreadable values are unknown.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NVIDIA, _DISPLAY = "0x10de", "0x03"
 _LARGEST = 1 << 16
 _MOST_NAMED = 3
 _MOST_RECORDS = 100_000
-# Less use of a processor than this is that of a process that waits.
+# A process that uses less of a processor than this share is waiting.
 _IDLE_SHARE = 0.01
 
 
@@ -43,10 +43,10 @@ class OomKill:
 
 
 class KernelWatch:
-    """What the kernel counts while a command runs, from the beginning of the context on."""
+    """The kernel's counters while a command runs, from the start of the context."""
 
     def __init__(self, pid: int = 0, root: Path = _ROOT) -> None:
-        """`pid` is the host's for a process of the container that the command runs in; `root` is the machine's `/`."""
+        """`pid` is the host's PID of a process of the command's container; `root` is the machine's `/`."""
         self._root, self._pid = root, pid
         self._before = self._count()
         self._gpus = _working_gpus(root)
@@ -64,7 +64,7 @@ class KernelWatch:
             self._log = -1
 
     def kills(self) -> int | None:
-        """Processes killed since, of the container's cgroup, or of the machine without a container; None if unknown."""
+        """The number of processes killed since, in the container's cgroup, else on the machine; None if unknown."""
         now = self._count()
         return None if now is None or self._before is None else now - self._before
 
@@ -73,21 +73,21 @@ class KernelWatch:
 
     def records(self) -> list[OomKill]:
         """The kernel's own records since the last call; none if its log may not be read."""
-        found: dict[int, OomKill] = {}
+        kills: dict[int, OomKill] = {}
         for text in _kernel_log(self._log) if self._log >= 0 else ():
             if match := _CONSTRAINT.search(text):
                 ids = _ID.findall(match["group"] or "")
-                found[int(match["pid"])] = OomKill(match["name"], int(match["pid"]), ids[-1] if ids else "")
+                kills[int(match["pid"])] = OomKill(match["name"], int(match["pid"]), ids[-1] if ids else "")
             elif match := _KILLED.search(text):
                 pid = int(match["pid"])
-                container = found[pid].container if pid in found else ""
-                found[pid] = OomKill(match["name"], pid, container, int(match["rss"]) << 10)
-        return list(found.values())
+                container = kills[pid].container if pid in kills else ""
+                kills[pid] = OomKill(match["name"], pid, container, int(match["rss"]) << 10)
+        return list(kills.values())
 
     def killed(self, container: str = "") -> tuple[str, int]:
-        """Processes killed by the kernel in a container (its id) or on the machine, and the largest one's bytes.
+        """The processes that the kernel killed in a container (its id) or on the machine, and the bytes of the largest.
 
-        As text, "" if there are none.
+        The processes are text, "" for none.
         """
         records = [record for record in self.records() if container in ("", record.container)]
         if records:
@@ -97,13 +97,13 @@ class KernelWatch:
         count = self.kills() or 0
         return (f"{count} process{'es' if count > 1 else ''}" if count > 0 else ""), 0
 
-    def signal_facts(self, code: int, here: bool = True) -> list[str]:
-        """A line about an exit code that stands for a signal; not `here` if the command ran on another machine."""
-        if code - 128 not in {int(known) for known in signal.Signals}:
+    def signal_facts(self, code: int, local: bool = True) -> list[str]:
+        """A line about an exit code that stands for a signal; not `local` if the command ran on another machine."""
+        if code - 128 not in {int(s) for s in signal.Signals}:
             return []
         name = signal.Signals(code - 128).name
         nothing = ", and the kernel killed nothing for want of memory"
-        return [f"{EXIT_CODE}{code} ({name}){nothing if here and name == 'SIGKILL' and self.kills() == 0 else ''}"]
+        return [f"{EXIT_CODE}{code} ({name}){nothing if local and name == 'SIGKILL' and self.kills() == 0 else ''}"]
 
     def lost_gpus(self) -> list[str]:
         """PCI addresses of GPUs that worked before and do not answer now."""
@@ -114,7 +114,7 @@ class ProcessorWatch(threading.Thread):
     """Watches how long a container's processes have used no processor."""
 
     def __init__(self, pid: int, root: Path = _ROOT, interval_s: float = 5.0) -> None:
-        """`pid` is the host's for a process of the container."""
+        """`pid` is the host's PID of a process of the container."""
         super().__init__(daemon=True)
         self._pid, self._root, self._interval = pid, root, interval_s
         self._ended = threading.Event()
@@ -126,7 +126,7 @@ class ProcessorWatch(threading.Thread):
             self._look()
 
     def idle_s(self) -> float:
-        """Seconds since a processor was used; 0 if that is not known."""
+        """Seconds since a processor was used; 0 if unknown."""
         self._look()
         return 0.0 if self._used is None else time.monotonic() - self._busy
 
@@ -141,7 +141,7 @@ class ProcessorWatch(threading.Thread):
 
 
 def _processor_s(root: Path, pid: int) -> float | None:
-    """Seconds of processor time that the cgroup of a process has used."""
+    """The processor seconds used by the cgroup of a process."""
     for line in _text(root / f"proc/{pid}/cgroup").splitlines():
         _, controllers, path = (*line.split(":", 2), "", "")[:3]
         if ".." in path.split("/"):
@@ -157,23 +157,23 @@ def _processor_s(root: Path, pid: int) -> float | None:
 
 
 def in_group(pid: int, name: str, root: Path = _ROOT) -> bool:
-    """Whether a process is in a cgroup whose name has `name` in it."""
+    """Whether a process is in a cgroup whose name contains `name`."""
     return name in _text(root / f"proc/{pid}/cgroup")
 
 
 def stuck(container: str, proc: Path = _ROOT / "proc") -> list[tuple[str, str]]:
-    """Processes of a container (its id) that wait inside the kernel if no signal ends them, and in which function.
+    """Processes of a container (its id) that wait in the kernel and ignore signals, each with the kernel's function.
 
-    Such as those in a driver that does not answer. A disk that is slow looks the same for a moment.
+    They hang in a driver, for example. A slow disk looks the same for a moment.
     """
-    found = []
+    processes = []
     for folder in proc.glob("[0-9]*"):
         # The name in parentheses may itself contain any character.
-        name, _, rest = _text(folder / "stat").partition(" (")[2].rpartition(") ")
-        if rest.startswith("D ") and container in _text(folder / "cgroup"):
+        name, _, fields = _text(folder / "stat").partition(" (")[2].rpartition(") ")
+        if fields.startswith("D ") and container in _text(folder / "cgroup"):
             where = re.sub(r"\W", "", _text(folder / "wchan")).strip("0") or "unknown"
-            found.append((f"{name} (PID {folder.name} of the host)", where))
-    return sorted(found)
+            processes.append((f"{name} (PID {folder.name} of the host)", where))
+    return sorted(processes)
 
 
 def _machine_kills(root: Path) -> int | None:
@@ -203,7 +203,7 @@ def _kernel_log(handle: int) -> Iterator[str]:
     for _ in range(_MOST_RECORDS):
         try:
             record = os.read(handle, _LARGEST)
-        except BrokenPipeError:  # it was overwritten before it was read
+        except BrokenPipeError:  # a record was overwritten before it was read
             continue
         except OSError:  # the end
             return
@@ -214,19 +214,19 @@ def _kernel_log(handle: int) -> Iterator[str]:
 
 
 def _working_gpus(root: Path) -> set[str]:
-    """PCI addresses of NVIDIA GPUs that the driver knows and that answer on the bus."""
-    found = set()
+    """PCI addresses of the NVIDIA GPUs that the driver lists and that answer on the bus."""
+    addresses = set()
     with contextlib.suppress(OSError):
         for device in sorted((root / "sys/bus/pci/devices").iterdir()):
             kind = _text(device / "vendor").strip(), _text(device / "class")[: len(_DISPLAY)]
             driver = root / "proc/driver/nvidia/gpus" / device.name / "information"
             if kind == (_NVIDIA, _DISPLAY) and driver.exists() and _answers(device) and "GPU-?" not in _text(driver):
-                found.add(device.name)
-    return found
+                addresses.add(device.name)
+    return addresses
 
 
 def _answers(device: Path) -> bool:
-    """A device that fell off the bus reads as ones."""
+    """Whether a device answers: one that fell off the bus reads as ones."""
     try:
         with (device / "config").open("rb") as file:
             return file.read(4) != b"\xff\xff\xff\xff"
@@ -238,5 +238,5 @@ def _text(file: Path) -> str:
     try:
         with file.open(encoding="utf-8", errors="replace") as opened:
             return opened.read(_LARGEST)
-    except (OSError, ValueError):  # no path has a zero byte
+    except (OSError, ValueError):  # a zero byte in the path
         return ""

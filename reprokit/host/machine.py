@@ -1,6 +1,6 @@
 """The machine that an engine runs on: this one, or a node (`nodes.remote.Remote`).
 
-`engine.host` is one of these. Code about containers asks it, and never the machine that it happens to run on.
+`engine.host` is one of them. Code about containers uses it instead of the machine that runs the code.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
 from reprokit.recipe.find import Target
 
-# What one process of a C++ or CUDA compiler needs: torch extensions and CUTLASS kernels take about this much.
+# The memory of one C++ or CUDA compiler process, as for torch extensions and CUTLASS kernels.
 _JOB_BYTES = 2 << 30
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
-_NETWORK = Path("/proc/self/ns/net")  # containers of one machine are machines of their own
+_NETWORK = Path("/proc/self/ns/net")  # each container counts as a machine
 
 
 class Machine:
@@ -31,7 +31,7 @@ class Machine:
     name = ""
 
     def identity(self) -> str:
-        """Alike for all names of one machine."""
+        """The same text for all names of one machine."""
         try:
             return " ".join([_BOOT.read_text(encoding="ascii").strip(), str(_NETWORK.readlink())])
         except OSError:
@@ -39,10 +39,10 @@ class Machine:
 
     def caller(self) -> Caller:
         """The user there."""
-        return Caller.here()
+        return Caller.current()
 
     def environment(self) -> Mapping[str, str]:
-        """The user's variables that commands may get: that machine's proxies, and TERM of the terminal here."""
+        """The variables that commands may get: the proxies of that machine, and TERM of this terminal."""
         return os.environ
 
     def cdi_devices(self, info: Mapping[str, Any]) -> tuple[str, ...]:
@@ -57,14 +57,14 @@ class Machine:
         return gpu.gpus()
 
     def port_is_free(self, port: int) -> bool:
-        """Whether a TCP port of its loopback can be published."""
+        """Whether a TCP port of the machine's loopback can be published."""
         with socket.socket() as probe:
-            # As the engine's proxy binds: a port whose last connections linger is free.
+            # As the engine's proxy does: a port with lingering connections is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError as error:
-                return error.errno != errno.EADDRINUSE  # ports below 1024 are for root, and the engine is
+                return error.errno != errno.EADDRINUSE  # EACCES: ports below 1024 are for root, and the engine is root
             return True
 
     def memory_bytes(self) -> int | None:
@@ -78,7 +78,7 @@ class Machine:
         mounts.require_source(mount)
 
     def workspace_path(self, target: Target) -> str:
-        """The path that the target's workspace has there, or will have. Raises UsageError if it is behind a link."""
+        """The path of the target's workspace there, existing or not. Raises UsageError if it is behind a link."""
         return str(workspace.locate(target.workspace, target.path).resolve())
 
     def workspace(self, target: Target) -> str:
@@ -94,7 +94,7 @@ class Machine:
 
 
 def fitting_jobs(processors: int, peak_bytes: int = 0, meminfo: Path = MEMINFO) -> int:
-    """How many compilers at once fit into the free memory, 1 to `processors`; `peak_bytes` is what one has needed."""
+    """How many compilers fit into the free memory, 1 to `processors`; `peak_bytes` is the measured need of one."""
     try:
         lines = meminfo.read_text(encoding="ascii").splitlines()
     except OSError:

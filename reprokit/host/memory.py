@@ -24,9 +24,9 @@ def memory_bytes(meminfo: Path = MEMINFO, cgroup_limit: Path = _CGROUP_LIMIT) ->
 
 
 def memory_of(meminfo: Iterable[str], cgroup_limit: str) -> int | None:
-    """As `memory_bytes`, from the lines of /proc/meminfo and the cgroup's limit, "" if there is none."""
-    found = next(filter(None, (re.match(r"MemTotal: +(\d{1,15}) kB", line) for line in meminfo)), None)
-    if found is None:
+    """As `memory_bytes`, from the lines of /proc/meminfo and the cgroup's limit ("" for none)."""
+    match = next(filter(None, (re.match(r"MemTotal: +(\d{1,15}) kB", line) for line in meminfo)), None)
+    if match is None:
         return None
-    total = int(found[1]) * 1024
+    total = int(match[1]) * 1024
     return min(total, int(cgroup_limit)) if re.fullmatch(r"\d{1,18}", cgroup_limit) else total

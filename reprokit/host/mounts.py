@@ -1,4 +1,4 @@
-"""Folders of the host that containers mount, and the container that the user may be logged in to."""
+"""Bind mounts, and the container that the user may be logged in to."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def require_source(mount: BindMount) -> None:
     source = Path(mount.source)
     try:
         exists = source.exists()
-    except OSError as error:  # in a folder of another user, or its name is too long
+    except OSError as error:  # another user's folder, or too long a name
         raise UsageError(
             f"cannot mount {mount.source} at {mount.target}: {error.strerror}", hint="mount a folder that you can read"
         ) from None

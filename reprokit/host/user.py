@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Caller:
-    """A user of a machine; `name` is empty if the system has none for the id."""
+    """A user of a machine; `name` is "" if the system has no name for the id."""
 
     uid: int
     gid: int
@@ -17,7 +17,7 @@ class Caller:
     name: str
 
     @classmethod
-    def here(cls) -> Caller:
+    def current(cls) -> Caller:
         """The user of this process."""
         uid = os.getuid()
         try:

@@ -1,7 +1,7 @@
 """Workspaces: the host folders that containers see, and the copies of reprokit's own workspaces.
 
-A bundled workspace is copied once, then kept up to date with the installed reprokit. A file is renewed while it is
-unchanged since it was copied; what the user changed, added or deleted stays.
+A bundled workspace is copied once, then kept up to date with the installed reprokit. A file is renewed if it
+is unchanged since it was copied; files that the user changed, added or deleted stay so.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from reprokit.host.disk import unwritable
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import Folder
 
-# Not copied: it is built again from the rest, and fits no other machine.
+# Not copied: builds recreate it, and it fits no other machine.
 BUILD_OUTPUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
 _DAY_S = 86400
 _LARGEST = 64 << 20  # bytes of a file that is compared; reprokit's own are below 1 MiB
 
 
 def mark(*parts: str, digits: int = 8) -> str:
-    """Hex digits of a hash, to tell apart what has the same name."""
+    """Hex digits of a hash, which separate things of the same name."""
     return hashlib.sha256(os.fsencode("\0".join(parts))).hexdigest()[:digits]
 
 
@@ -49,11 +49,11 @@ def locate(name: str, recipe: Path) -> Path:
     the folder is behind a link: in a stranger's checkout the link could lead anywhere, and the engine would mount its
     target.
     """
-    here = Path.cwd() / "workspaces"
+    local = Path.cwd() / "workspaces"
     own = name if paths.is_bundled(recipe) else f"{name}-{mark(str(recipe), digits=12)}"
-    folders = [here / name, *(root / own for root in _roots())]
+    folders = [local / name, *(root / own for root in _roots())]
     for folder in folders:
-        link = next((p for p in (here, folder) if folder.is_relative_to(p) and p.is_symlink()), None)
+        link = next((p for p in (local, folder) if folder.is_relative_to(p) and p.is_symlink()), None)
         if link and os.path.lexists(folder):
             raise UsageError(
                 f"the workspace {name} is behind a link, which is not followed",
@@ -98,7 +98,7 @@ def prepare(target: Target) -> Path:
 
 
 def keep_up(name: str, recipe: Path) -> None:
-    """Renew a copy of a bundled workspace. Copies are only below the user's roots, so a checkout's folder is none."""
+    """Renew a copy of a bundled workspace. A checkout's folder is no copy: copies are only below the user's roots."""
     folder, original = locate(name, recipe), paths.bundled_workspace(name)
     ours = folder.parent.resolve() in [root.resolve() for root in _roots()]
     if ours and folder.is_dir() and original is not None and original != folder:
@@ -122,7 +122,7 @@ def copy(original: Path, folder: Path) -> None:
 
 
 def renew(folder: Path, original: Path) -> None:
-    """Update `folder` with what changed in `original` since it was copied; says what was renewed and what was kept.
+    """Update `folder` with the changes of `original` since the copy; reports renewed and kept files.
 
     A folder that is no copy, or cannot be written, stays as it is.
     """
@@ -156,21 +156,21 @@ class UnusedCopy:
 
 
 def unused_copies(mounted: Collection[Path]) -> list[UnusedCopy]:
-    """Copies of reprokit's own workspaces that nobody changed or has `mounted`, and parts of interrupted copies."""
-    found = []
+    """Unchanged copies of bundled workspaces that are not `mounted`, and leftovers of interrupted copies."""
+    copies = []
     for root in [*config.workspace_roots(), paths.workspaces()]:
         for original in _bundled():
             folder = root / original.name
             if folder.resolve() not in mounted and not folder.is_symlink() and (size := _unchanged(folder)) is not None:
-                found.append(UnusedCopy(folder, "an unchanged copy of reprokit's own workspace", size))
+                copies.append(UnusedCopy(folder, "an unchanged copy of reprokit's own workspace", size))
             for part in root.glob(f".{original.name}-????????"):
                 if part.is_dir() and not part.is_symlink() and time.time() - part.stat().st_mtime > _DAY_S:
-                    found.append(UnusedCopy(part, "a part of an interrupted copy", _size(part)))
-    return found
+                    copies.append(UnusedCopy(part, "a part of an interrupted copy", _size(part)))
+    return copies
 
 
 def remove_copy(copy: UnusedCopy) -> bool:
-    """Remove the folder and the record of its originals; whether it is gone."""
+    """Remove the folder and the record of its originals; returns whether it is gone."""
     shutil.rmtree(copy.path, ignore_errors=True)
     if not copy.path.exists():
         _record(copy.path).unlink(missing_ok=True)
@@ -182,7 +182,7 @@ def _bundled() -> list[Path]:
 
 
 def _unchanged(folder: Path) -> int | None:
-    """The size of a copy whose files are all as they were copied, apart from what a build of it makes; else None."""
+    """The size of a copy if all its files are unchanged, apart from build output; else None."""
     copied = _copied(folder)
     if copied is None:
         return None
@@ -218,13 +218,13 @@ def _update(folder: Path, original: Path, copied: dict[str, str], current: dict[
                 else:
                     opened.remove(name)
                 renewed += 1
-            except (UsageError, FileExistsError, NotADirectoryError):  # a link, or a file where a folder should be
+            except (UsageError, FileExistsError, NotADirectoryError):  # a link, or a file in place of a folder
                 kept.append(name)
     return renewed, kept
 
 
 def _digest(folder: Folder, name: str) -> str | None:
-    """None if the file does not exist, "" for what cannot be a file of reprokit's."""
+    """The SHA-256; None if the file is missing, "" if it cannot be a file of reprokit."""
     try:
         return hashlib.sha256(folder.read(name, _LARGEST)).hexdigest()
     except (FileNotFoundError, NotADirectoryError):
@@ -234,12 +234,12 @@ def _digest(folder: Folder, name: str) -> str | None:
 
 
 def _digests(folder: Path) -> dict[str, str]:
-    found = {}
+    digests = {}
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not is_build_output(name)]
         for file in (Path(root) / name for name in files if not is_build_output(name)):
-            found[file.relative_to(folder).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
-    return dict(sorted(found.items()))
+            digests[file.relative_to(folder).as_posix()] = hashlib.sha256(file.read_bytes()).hexdigest()
+    return dict(sorted(digests.items()))
 
 
 def is_build_output(name: str) -> bool:

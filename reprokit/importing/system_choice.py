@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from reprokit.compat.distributions import Distributions
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import build_of_cuda, cuda_of_build
+from reprokit.compat.releases import build_of_cuda, cuda_of_build
 from reprokit.compat.version import Key, key, key_or_zero, series
 from reprokit.importing.conda import split
 from reprokit.importing.decision import Choice, Decision, Overruled, PythonBase, Question, Versions

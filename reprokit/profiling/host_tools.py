@@ -1,4 +1,4 @@
-"""Profilers for images that have none: this machine's Nsight tools, mounted, and py-spy, which the host fetches."""
+"""Profilers for images without one: this machine's Nsight tools, mounted, and py-spy, which the host downloads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACES = {
 
 
 def nsight(root: Path = Path("/")) -> dict[str, tuple[BindMount, str]]:
-    """The newest `nsys` and `ncu` of this machine: the mount that brings each, and its path in the container."""
+    """The newest `nsys` and `ncu` of this machine: a mount for each, and its path in the container."""
     tools = {}
     for name, (patterns, program) in _PLACES.items():
         folders = [folder for pattern in patterns for folder in root.glob(pattern) if (folder / program).is_file()]
@@ -43,7 +43,7 @@ def py_spy(engine: Engine) -> bytes:
     store = Store()
     mirrors = Mirrors(store)
     machine = MACHINES.get(str(engine.version().get("Arch")), "x86_64")
-    # The wheel has one program, for every version of Python.
+    # The wheel's program suits every version of Python.
     (wheel,) = resolve_wheels(WheelRequest(("py-spy",), Platform("3.10", machine=machine)), mirrors)
     fetch_all([wheel.locked_input()], mirrors)
     with zipfile.ZipFile(store.path(wheel.sha256)) as opened:

@@ -28,7 +28,7 @@ def main() -> None:
     finally:  # also after sys.exit(), an error or Ctrl-C
         profile.export_chrome_trace(os.path.join(folder, "trace.json"))
         with open(os.path.join(folder, "operators.json"), "w") as file:
-            json.dump([_operator(each) for each in profile.key_averages()], file)
+            json.dump([_operator(event) for event in profile.key_averages()], file)
 
 
 def _profiler() -> Any:
@@ -63,7 +63,7 @@ def _run(program: List[str]) -> None:
     elif program[0] == "-c":
         sys.argv = ["-c", *program[2:]]
         sys.path.insert(0, "")
-        # Some modules, such as pickle, look for what the program defines in __main__.
+        # Modules such as pickle look up the program's definitions in __main__.
         exec(compile(program[1], "<string>", "exec"), sys.modules["__main__"].__dict__)
     else:
         sys.argv = program
@@ -71,19 +71,19 @@ def _run(program: List[str]) -> None:
         runpy.run_path(program[0], run_name="__main__")
 
 
-def _operator(each: Any) -> Dict[str, Any]:
+def _operator(event: Any) -> Dict[str, Any]:
     def first(*names: str) -> float:
-        """Times are named after CUDA until torch 2.4, in microseconds."""
-        return next((float(getattr(each, name)) for name in names if hasattr(each, name)), 0.0)
+        """The first existing attribute, in microseconds; until torch 2.4 the names contain `cuda`."""
+        return next((float(getattr(event, name)) for name in names if hasattr(event, name)), 0.0)
 
     return {
-        "name": each.key,
-        "count": int(each.count),
+        "name": event.key,
+        "count": int(event.count),
         "cpu_self": first("self_cpu_time_total"),
         "cpu": first("cpu_time_total"),
         "gpu_self": first("self_device_time_total", "self_cuda_time_total"),
         "gpu": first("device_time_total", "cuda_time_total"),
-        "flop": float(getattr(each, "flops", 0) or 0),
+        "flop": float(getattr(event, "flops", 0) or 0),
     }
 
 

@@ -1,4 +1,4 @@
-"""What a profile found, whatever tool measured it. Containers wrote it: each number and text is checked."""
+"""The result of any profiler. Containers write it, so each number and text is checked."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _Sizes = Annotated[tuple[_Size, ...], Field(max_length=3)]
 
 
 class HotSpot(FrozenModel):
-    """A kernel, operator or function. `seconds` is the time in itself, None if only its `share` is known.
+    """A kernel, operator or function. `seconds` is its self time, None if only its `share` is known.
 
-    `count` is the number of calls, launches or samples. `flop` is the work that was counted, done in `work_seconds`.
+    `count` is the number of calls, launches or samples. `flop` is the counted work, done in `work_seconds`.
     `compute` and `memory` are per cent of the GPU's peaks; `occupancy` is per cent of the warps that fit.
     """
 
@@ -57,5 +57,5 @@ class Summary(FrozenModel):
 
 
 def _finite(number: float) -> float | None:
-    """None for what is too large: a profiler may print a time of almost 0."""
+    """The number, None if it is infinite: a profiler may print a time of almost 0."""
     return number if math.isfinite(number) else None

@@ -1,4 +1,4 @@
-"""The numbers that profilers print, as summaries. Pure; the text comes from a container."""
+"""Parse the output of profilers into summaries. Pure; the text comes from a container."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _kernel(row: Mapping[str, str]) -> HotSpot:
 def ncu(text: str) -> Summary:
     """The raw page of `ncu --csv`: a launch a line, and the metrics' units in the line below the header.
 
-    As in "Nsight Compute CLI", "Page and print options". Launches of one kernel and configuration are one row, with
-    the means of what was measured of each, weighted by time.
+    As in "Nsight Compute CLI", "Page and print options". Launches of one kernel and configuration are one row,
+    with time-weighted means.
     """
     with understood("the output of ncu"):
         lines = _table(text, "Kernel Name")
@@ -71,10 +71,10 @@ def ncu(text: str) -> Summary:
         launches: dict[tuple[str, ...], list[dict[str, Any]]] = {}
         for line in chain(first, lines):
             key = (line["Kernel Name"], line.get("Grid Size", ""), line.get("Block Size", ""))
-            found: dict[str, Any] = {"seconds": scale * _number(line[_DURATION])}
-            found |= {field: _number(line[metric]) for field, metric in _METRICS.items() if line.get(metric)}
-            launches.setdefault(key, []).append(found)
-        return _summary(_together(key, found) for key, found in launches.items())
+            launch: dict[str, Any] = {"seconds": scale * _number(line[_DURATION])}
+            launch |= {field: _number(line[metric]) for field, metric in _METRICS.items() if line.get(metric)}
+            launches.setdefault(key, []).append(launch)
+        return _summary(_together(key, group) for key, group in launches.items())
 
 
 def _together(key: tuple[str, ...], launches: Sequence[Mapping[str, float]]) -> HotSpot:
@@ -82,10 +82,10 @@ def _together(key: tuple[str, ...], launches: Sequence[Mapping[str, float]]) -> 
     seconds = sum(launch["seconds"] for launch in launches)
     fields: dict[str, Any] = {}
     for field in _METRICS:
-        known = [launch for launch in launches if field in launch]
-        weight = sum(launch["seconds"] for launch in known)
+        measured = [launch for launch in launches if field in launch]
+        weight = sum(launch["seconds"] for launch in measured)
         if weight:
-            mean = sum(launch[field] * launch["seconds"] for launch in known) / weight
+            mean = sum(launch[field] * launch["seconds"] for launch in measured) / weight
             fields[field] = round(mean) if field == "registers" else mean
     fields |= {"grid": _sizes(grid), "block": _sizes(block)}
     return HotSpot(kind="gpu", name=name, count=len(launches), seconds=seconds, **fields)
@@ -124,19 +124,19 @@ def _first(rows: list[HotSpot]) -> list[HotSpot]:
 
 
 def _table(text: str, column: str) -> Iterator[dict[str, str]]:
-    """The rows of the CSV table with this column; the tools print other lines before it."""
+    """The rows of the CSV table with this column; lines before the table are skipped."""
     header: list[str] = []
     for line in _lines(text):
         if line.count(",") >= _MOST_COLUMNS:
             raise ValueError(f"a line has more than {_MOST_COLUMNS} columns")
         try:
-            found = next(csv.reader([line]), [])
+            cells = next(csv.reader([line]), [])
         except csv.Error as error:
             raise ValueError(str(error)) from None
         if not header:
-            header = found if column in found and len(found) > 2 else []
-        elif len(found) == len(header):
-            yield dict(zip(header, found, strict=True))
+            header = cells if column in cells and len(cells) > 2 else []
+        elif len(cells) == len(header):
+            yield dict(zip(header, cells, strict=True))
 
 
 def _lines(text: str) -> Iterator[str]:

@@ -33,7 +33,7 @@ _FLAGS = ("-O3", "-std=c++11", "-pthread")
 _STATIC = ("-static", "-Wl,--whole-archive", "-lpthread", "-Wl,--no-whole-archive")
 _PROGRAM = "/tmp/reprokit-peaks"
 _COMPILE = f'mkdir -p /tmp && "$({_COMPILER})" {" ".join(_FLAGS)} -o {_PROGRAM} {_HOME}/peaks.cpp'
-# The extension's own measurement, by torch's matrix product and copy.
+# The extension's measurement by torch's matrix product and copy.
 _GPU = (
     "import json; from fused_attention.bench import machine; r = machine.roofs('cuda'); "
     "print(json.dumps({'threads': 0, 'peaks': r.peaks, 'bandwidths': r.bandwidths, 'how': r.how}))"
@@ -43,7 +43,7 @@ _Text = Annotated[str, Field(max_length=100)]
 
 
 class MeasuredPeaks(FrozenModel):
-    """GFLOP/s by dtype, GB/s by `read` and `copy` (read and written). `threads` is 0 for a GPU."""
+    """GFLOP/s by dtype, GB/s of `read` and `copy` (bytes read plus written). `threads` is 0 for a GPU."""
 
     threads: Annotated[int, Field(ge=0, le=100_000)]
     peaks: Annotated[dict[_Text, _Rate], Field(max_length=10)]
@@ -78,7 +78,7 @@ def processors(
 
 
 def compiled(engine: Engine, files: Mapping[str, bytes]) -> bytes:
-    """The loops compiled on this machine, static: the image may have an older C library. Raises WorkFailed."""
+    """Compile the loops on this machine, statically: the image may have an older C library. Raises WorkFailed."""
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
     if compiler is None or MACHINES.get(str(engine.version().get("Arch"))) != platform.machine():
         raise WorkFailed(

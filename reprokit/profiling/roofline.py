@@ -1,4 +1,4 @@
-"""Peaks measured in a recipe's container, and what a roofline shows beside them: roofs, and points of results."""
+"""Measure peaks in a recipe's container; the roofs and points of a roofline plot."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from reprokit.results.plots import Roof
 from reprokit.results.roofline import RooflinePoint, points
 
 _MOST_THREADS = 1024
-# The points of one plot have these in common.
+# Fields that the points of one plot share.
 _ALIKE = ("gpu", "threads", "driver", "node", "image_digest", "commit", "changes", "files")
 
 
@@ -46,14 +46,14 @@ def measure(
 
     Raises UsageError for too many threads, and if the recipe has not been built.
     """
-    built_image(engine, target)  # a recipe that has not been built waits for no other benchmark
+    built_image(engine, target)  # fail before waiting for another benchmark
     running = container_of_run(engine, target, "roofline", RunOptions(gpus=gpus_for(engine, target, gpus)))
     # Lock the whole machine: the processors are measured, too.
     with machine_lock(None, engine.host), running as container:
         ask = partial(execute, engine, container, logged=False)
         hardware = probe(ask)
         if max(counts, default=0) > hardware.threads:
-            # Each thread's rate is by its own CPU time, so more threads would add processors that do not exist.
+            # Each thread's rate is by its own CPU time, so surplus threads would count as processors.
             problem = f"--threads {max(counts)} is more than the container's {counted(hardware.threads, 'processor')}"
             raise UsageError(problem, hint=f"1 to {hardware.threads}")
         with status(f"{target.label}: measuring the processors"):
@@ -68,7 +68,7 @@ def measure(
 
 
 def points_of(target: Target, cpu: str, gpu: str) -> list[RooflinePoint]:
-    """Points of the variant's latest results, of one image, on this processor without a GPU, or on this GPU."""
+    """Points of the variant's latest results: of one image, on this GPU, or without a GPU on this processor."""
     file = results_file(target.recipe.name)
     records = lines.read(file) if file.exists() else []
     on_this_hardware = groups(
@@ -82,21 +82,18 @@ def points_of(target: Target, cpu: str, gpu: str) -> list[RooflinePoint]:
     if note:
         notify(f"points: {note}")
     return points(
-        [
-            Measurement(each.identity["metric"], each.identity["unit"], tuple(each.samples), each.identity["params"])
-            for each in alike
-        ]
+        [Measurement(g.identity["metric"], g.identity["unit"], tuple(g.samples), g.identity["params"]) for g in alike]
     )
 
 
 def roofs(sheets: Sequence[DevicePeaks], measured: Sequence[MeasuredPeaks]) -> list[Roof]:
-    """The roofs of data sheets, and those that were measured."""
+    """The roofs of data sheets, and the measured roofs."""
     drawn = []
     for sheet in sheets:
         drawn.append(Roof(f"{sheet.name} fp32", sheet.fp32, sheet.bandwidth))
         if sheet.tensor:
             drawn.append(Roof(f"{sheet.name} tensor fp16", sheet.tensor, sheet.bandwidth))
-    for each in measured:
-        bandwidth = max(each.bandwidths.values(), default=0.0)
-        drawn += [Roof(f"{each.where} {dtype}", peak, bandwidth) for dtype, peak in each.peaks.items() if bandwidth]
+    for device in measured:
+        bandwidth = max(device.bandwidths.values(), default=0.0)
+        drawn += [Roof(f"{device.where} {dtype}", peak, bandwidth) for dtype, peak in device.peaks.items() if bandwidth]
     return drawn

@@ -1,4 +1,4 @@
-"""Profile one command in a container of its own, and bring the profiler's files out."""
+"""Profile a command in its own container, and copy the profiler's files out."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _PROGRAMS = ("launcher.py", "reduce.py")
 _PARAMETERS = "/proc/driver/nvidia/params"
 _RESTRICTED = "RmProfilingAdminOnly: 1"
 _NO_COUNTERS = "ERR_NVGPUCTRPERM"
-# In the words of `nsys stats`.
+# Printed by `nsys stats`.
 _NO_KERNELS = "does not contain CUDA kernel data"
 
 
 @dataclass(frozen=True)
 class Profiled:
-    """`files` maps the names of reports in the folder to what opens them. `summary` is None if it is unreadable."""
+    """`files` maps names of reports in the folder to the programs that open them. `summary` is None if unreadable."""
 
     tool: Profiler
     exit_code: int
@@ -67,7 +67,7 @@ def profile(
         tool = _chosen(engine, container, command, requested)
         if tool.capabilities == ((),) and tool.mount is None:
             return _in_container(engine, container, tool, command, folder, run)
-    # Neither capabilities nor mounts can be added to a container that exists.
+    # An existing container can get neither capabilities nor mounts.
     if tool.mount:
         notify(f"{tool.name}: this machine's, from {tool.mount.source}")
         options = replace(options, mounts=(*options.mounts, tool.mount))
@@ -111,7 +111,7 @@ def _succeeds(ask: Callable[..., Completed], argv: Sequence[str]) -> bool:
 def _capable(engine: Engine, target: Target, options: RunOptions, tool: Profiler) -> Iterator[str]:
     """As `container_of_run`, with the first set of the tool's capabilities that the engine knows."""
     with contextlib.ExitStack() as stack:
-        for last, added in ((each is tool.capabilities[-1], each) for each in tool.capabilities):
+        for last, added in ((names is tool.capabilities[-1], names) for names in tool.capabilities):
             try:
                 requested = replace(options, capabilities=added)
                 with reporting(lambda line: None):
@@ -152,21 +152,21 @@ def _summary(ask: Callable[..., Completed], tool: Profiler) -> Summary | None:
     for argv in tool.summaries:
         try:
             done = ask(list(argv))
-        except WorkFailed as error:  # it wrote too much
+        except WorkFailed as error:  # too much output
             why = f"{error.message}; {error.hint}"
             continue
         if _NO_COUNTERS in done.stdout or _NO_COUNTERS in done.stderr:
             notify("the driver refused the GPU's counters: NVreg_RestrictProfilingToAdminUsers=0 allows them")
         try:
-            found = tool.read(done.stdout)
+            summary = tool.read(done.stdout)
         except SourceError as error:
             why = _failure(done) or error.message
             continue
         except UsageError as error:  # beyond a limit
             why = f"{error.message}; {error.hint}"
             continue
-        if found.rows:
-            return found
+        if summary.rows:
+            return summary
         if _NO_KERNELS in done.stdout:
             why = f"{tool.name} recorded no CUDA kernels"
             break
@@ -176,7 +176,7 @@ def _summary(ask: Callable[..., Completed], tool: Profiler) -> Summary | None:
 
 
 def _failure(done: Completed) -> str:
-    """Why a command failed: its first line of an error, or else its last one. "" if it did not fail."""
+    """Why a command failed: its first line with an error, else its last line; "" for a success."""
     if not done.exit_code:
         return ""
     errors = [line for line in f"{done.stdout}\n{done.stderr}".splitlines() if line.startswith("ERROR: ")]
@@ -184,7 +184,7 @@ def _failure(done: Completed) -> str:
 
 
 def _programs(ask: Callable[..., Completed]) -> bytes:
-    """A tar of our programs, and of a folder for reports that belongs to the container's user."""
+    """A tar of our programs, and a folder for reports that belongs to the container's user."""
     import io
     import tarfile
 

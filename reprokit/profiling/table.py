@@ -1,4 +1,4 @@
-"""The most expensive kernels and functions of a profile as a table, with their places below the roofline. Pure."""
+"""The most expensive kernels and functions of a profile as a table, with their share of the peaks. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Position:
 
 
 def positions(summary: Summary) -> list[Position]:
-    """One for each row. ncu measures both shares of the peaks itself; torch only counts the operators' work."""
+    """The position of each row. ncu measures both shares of the peaks; torch only counts the operators' work."""
     device = peaks_of(bundled(), summary.device) if summary.device else None
     return [_position(row, device.fp32 if device else None) for row in summary.rows]
 
@@ -40,9 +40,9 @@ def _position(row: HotSpot, fp32: float | None) -> Position:
 def rows(
     summary: Summary, kind: Literal["gpu", "cpu"], most: int, counts: str
 ) -> tuple[list[str], list[list[str]]] | None:
-    """Columns and cells of one kind, None if it has no rows; columns without any value are left out."""
-    found = [(row, at) for row, at in zip(summary.rows, positions(summary), strict=True) if row.kind == kind][:most]
-    if not found:
+    """Columns and cells of one kind, None if it has no rows; empty columns are omitted."""
+    placed = [(row, at) for row, at in zip(summary.rows, positions(summary), strict=True) if row.kind == kind][:most]
+    if not placed:
         return None
     every: dict[str, Callable[[HotSpot, Position], str]] = {
         "name": lambda row, at: row.name if len(row.name) <= _LONGEST else f"{row.name[: _LONGEST - 1]}…",
@@ -59,7 +59,7 @@ def rows(
         "memory %": lambda row, at: _plain(row.memory),
         "limited by": lambda row, at: at.limited_by,
     }
-    columns = {name: [cell(row, at) for row, at in found] for name, cell in every.items()}
+    columns = {name: [cell(row, at) for row, at in placed] for name, cell in every.items()}
     kept = {name: cells for name, cells in columns.items() if any(cells)}
     return list(kept), [list(row) for row in zip(*kept.values(), strict=True)]
 

@@ -1,4 +1,4 @@
-"""The profilers: how each wraps a command, what it writes, which capabilities it needs, how its numbers are read."""
+"""The profilers: how each wraps a command, its files, its capabilities, and its parser."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from reprokit.profiling import output
 from reprokit.profiling.model import Summary
 from reprokit.recipe.spelling import nearest
 
-HOME = "/.reprokit-profile"  # in the container: the programs of ours
-FOLDER = f"{HOME}/out"  # what profilers write
+HOME = "/.reprokit-profile"  # in the container: our programs
+FOLDER = f"{HOME}/out"  # the profilers' output
 _LAUNCHER, _REDUCE = f"{HOME}/launcher.py", f"{HOME}/reduce.py"
 _PYTHON = re.compile(r"python(3(\.\d+)?)?")
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
-# Debian's package has the importer if its nsys does not look, so nsys leaves the raw report.qdstrm there.
+# In Debian's package nsys does not find its importer, and leaves the raw report.qdstrm.
 _IMPORT = f"""cd {FOLDER} && {{
     ls report.*rep || /usr/lib/nsight-systems/host-linux-*/QdstrmImporter --input-file report.qdstrm
 }} && rm -f report.qdstrm"""
@@ -27,11 +27,11 @@ _IMPORT = f"""cd {FOLDER} && {{
 
 @dataclass(frozen=True)
 class Profiler:
-    """`reports` are the files that it may leave, with what opens each; `then` are commands that make more of them.
+    """`reports` maps the files that it may leave to the programs that open them; the commands `then` make more files.
 
-    `summaries` are commands whose output `read` understands, the first that works counts. Each set of `capabilities`
-    is tried in turn; what they are for is `why`. `mount` brings this machine's tool. `counts` names the column of
-    counts. `refused` is what helps if it leaves no report.
+    `summaries` are commands whose output `read` parses; the first that works counts. Each set of `capabilities` is
+    tried in turn, for the reason `why`. `mount` is for this machine's tool. `counts` names the column of counts.
+    `refused` is the hint if there is no report.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Profiler:
 
 
 def python_of(argv: Sequence[str]) -> str:
-    """The interpreter if the command starts one, "" otherwise."""
+    """The Python interpreter of the command, "" if it starts none."""
     return argv[0] if _PYTHON.fullmatch(PurePosixPath(argv[0]).name) else ""
 
 
@@ -67,19 +67,19 @@ def _torch(argv: Sequence[str]) -> list[str]:
 
 
 def _reduced(python: str) -> tuple[str, ...]:
-    # Isolated: modules in the current folder must not shadow those that it imports.
+    # Isolated: modules in the current folder must not shadow its imports.
     return (python, "-I", _REDUCE, FOLDER)
 
 
 def profilers(argv: Sequence[str], programs: Mapping[str, str] = MappingProxyType({})) -> dict[str, Profiler]:
-    """All profilers, for a command; `programs` are the paths of those that are not in the PATH."""
+    """All profilers for a command; `programs` are the paths of profilers that are not in PATH."""
     python = python_of(argv) or "python3"
     nsys, ncu, spy = (programs.get(name, name) for name in ("nsys", "ncu", "py-spy"))
     # nsys 2020 leaves an empty export beside its report, and 2023 refuses an export as old as its report.
     stats = f"{nsys} stats --report %s --format csv --force-export=true {FOLDER}/report.*rep"
     kernels = ("cuda_gpu_kern_gb_sum", "gpukernsum", "cuda_gpu_kern_sum")  # nsys 2022 and older have only the second
     report = f"{FOLDER}/report.ncu-rep"
-    found = [
+    tools = [
         Profiler(
             "torch",
             _torch,
@@ -141,7 +141,7 @@ def profilers(argv: Sequence[str], programs: Mapping[str, str] = MappingProxyTyp
         ),
         Profiler(
             "py-spy",
-            # It starts the program, and Linux lets it read the memory of its own children: no capability is needed.
+            # It needs no capability: Linux lets it read the memory of its own children.
             lambda argv: [
                 *(spy, "record", "--format", "chrometrace", "--output", f"{FOLDER}/trace.json"),
                 *("--subprocesses", "--", *argv),
@@ -153,7 +153,7 @@ def profilers(argv: Sequence[str], programs: Mapping[str, str] = MappingProxyTyp
             refused="where the host forbids it: `sudo sysctl kernel.yama.ptrace_scope=1` there",
         ),
     ]
-    return {each.name: each for each in found}
+    return {tool.name: tool for tool in tools}
 
 
 def choose(
@@ -163,10 +163,10 @@ def choose(
     gpu: bool,
     brought: Mapping[str, str] = MappingProxyType({}),
 ) -> Profiler:
-    """The profiler for a command: the one that was `requested`, or the one that sees most of those `present`.
+    """The profiler for a command: the `requested` one, else the most detailed of those `present`.
 
-    If the image has none, one of those that can be `brought` is taken; their values are paths in the container. ncu
-    runs each kernel many times, so it is only taken on request. Raises UsageError if there is none.
+    If the image has none, one of `brought` is chosen, which maps mountable profilers to paths in the container. ncu
+    runs each kernel many times, so it is only chosen on request. Raises UsageError if there is none.
     """
     every = profilers(argv, {name: path for name, path in brought.items() if name not in present})
     if requested is not None and requested not in every:

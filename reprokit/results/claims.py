@@ -21,7 +21,7 @@ from reprokit.untrusted.limits import CLAIM_SECONDS
 from reprokit.untrusted.time_limit import processor_time
 
 Verdict = Literal["reproduced", "not reproduced", "not comparable", "not measured"]
-# Groups that agree in these are of one implementation, measured under other conditions.
+# Groups that agree in these are one implementation under different conditions.
 _IMPLEMENTATION = ("metric", "params", "variant")
 _NO_RATIO = "no ratio: a number is 0 or less, or too large"
 # What one verdict is about; and a baseline was measured under the same conditions.
@@ -30,7 +30,7 @@ _CONDITIONS = (*_SETTING, "image_digest", "files")
 _QUESTION = ("metric", "unit", "params", "benchmark", "command")
 _IMAGE = ("variant", "image_digest", "input_hash", "environment")
 _COUNTED = re.compile("(?:([0-9]{1,4})x )?(.*)", re.DOTALL)
-# A slice has a seventh of a GPU and more.
+# A slice is a seventh of a GPU or more.
 _PART = re.compile(r"\bMIG \S+", re.IGNORECASE)
 
 
@@ -38,7 +38,7 @@ _PART = re.compile(r"\bMIG \S+", re.IGNORECASE)
 class JudgedClaim:
     """`measured` is in the claim's unit; `ratio` is measured over claimed, with its 95 % interval if known.
 
-    `command` would measure the claim. `groups` are what the claim was judged by.
+    `command` measures the claim. `groups` are those behind the verdict.
     """
 
     recipe: str
@@ -62,8 +62,8 @@ class JudgedClaim:
 class _MeasuredValue:
     """A measured value, and the groups of records behind it.
 
-    Its 95 % interval is that of the second median over the first of `compared`. `without` says which cases do not
-    count, and why.
+    Its 95 % interval is that of the second median over the first of `compared`. `without` names the cases that do
+    not count, and why.
     """
 
     value: float
@@ -74,9 +74,9 @@ class _MeasuredValue:
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What was measured of a claim, whatever number it states; `value` is None if nothing can be compared with that.
+    """The measurements for a claim, independent of its number; `value` is None if nothing is comparable.
 
-    `reason` says why, or else what a reader should know. `fits` is whether the hardware is that of the claim.
+    `reason` says why, else it is a remark. `fits` is whether the hardware is that of the claim.
     """
 
     reason: str
@@ -97,7 +97,7 @@ class _Index:
         self._by_param: dict[str, dict[tuple[str, str], list[Group]]] = {}
 
     def measured(self, metric: str, benchmark: str) -> list[Group]:
-        """The groups of a metric; of any benchmark if none is named."""
+        """The groups of a metric, of `benchmark` if it is not ""."""
         groups = self._by_metric.get(metric, [])
         return [group for group in groups if group.identity["benchmark"] == benchmark] if benchmark else groups
 
@@ -120,7 +120,7 @@ class _Index:
 
 
 def judge(recipe: Recipe, groups: Sequence[Group], facts: Facts) -> list[JudgedClaim]:
-    """The verdict on each claim of a recipe. Raises UsageError if it takes too long: both may be a stranger's."""
+    """The verdict on each claim of a recipe. Raises UsageError if it takes too long, as both may be a stranger's."""
     index = _Index(group for group in groups if group.identity["recipe"] == recipe.name)
     evidence: dict[str, _Evidence] = {}
     judged = []
@@ -170,7 +170,7 @@ def _judged(recipe: Recipe, claim: Claim, evidence: _Evidence, facts: Facts) -> 
 
 
 def _doubts(claim: Claim, value: _MeasuredValue) -> Iterator[str]:
-    """What a reader should know of the records behind a verdict."""
+    """Reasons to doubt the records behind a verdict."""
     if not (claim.gpu or claim.cpu):
         yield "the recipe does not say on which GPU it was measured"
     if claim.gpu == "none" and not claim.cpu:
@@ -185,7 +185,7 @@ def _doubts(claim: Claim, value: _MeasuredValue) -> Iterator[str]:
 
 
 def _apart(groups: Sequence[Group], names: Collection[str]) -> str:
-    """The fields among these in which groups differ."""
+    """Those of the fields `names` in which groups differ."""
     return ", ".join(field for field in differing(groups) if field.partition(".")[0] in names)
 
 
@@ -244,7 +244,7 @@ def _samples(group: Group, unit: str) -> list[float]:
 
 
 class _Baselines:
-    """The groups that a claim's baseline may be, by their case: the parameters that are no part of it are free."""
+    """The possible baselines of a claim, by case: parameters that a baseline may change are not part of the case."""
 
     def __init__(self, claim: Claim, baseline: ClaimBaseline, index: _Index) -> None:
         self._free = {"impl", *baseline.params}
@@ -302,7 +302,7 @@ def _ratio_value(
 
 
 def _ratio(value: float | None, other: float) -> float | None:
-    """None if there is none: of numbers of 0 or less, and beyond what a float holds."""
+    """The ratio; None for numbers of 0 or less, or an infinite ratio."""
     if value is None or value <= 0 or other <= 0:
         return None
     ratio = value / other
@@ -310,7 +310,7 @@ def _ratio(value: float | None, other: float) -> float | None:
 
 
 def _conditions(baseline: ClaimBaseline, other: Group) -> tuple[str, ...]:
-    """The fields in which a baseline agrees; one of another variant has another image, and on the CPU no GPU."""
+    """The fields in which a baseline must agree; another variant has another image, and on the CPU no GPU."""
     free = _IMAGE if baseline.variant else ()
     if baseline.variant and not other.identity["gpu"]:
         free = (*free, "gpu", "driver")
@@ -328,7 +328,7 @@ def _latest(groups: Sequence[Group]) -> list[Group]:
 
 
 def as_lines(judged: Sequence[JudgedClaim]) -> list[tuple[str, list[str]]]:
-    """For a terminal: each verdict, and beside it the claim, its numbers, and why or what measures it."""
+    """For a terminal: each verdict with lines about the claim, its numbers, and the reason or command."""
     rows = []
     for each, row in zip(judged, as_table(judged, "").rows, strict=True):
         claim, verdict, paper, measured, ratio, why, source = row
@@ -361,7 +361,7 @@ def as_table(judged: Sequence[JudgedClaim], title: str) -> ReportTable:
 
 
 def _variation(group: Group, other: Group) -> bool:
-    """Whether the other is a variation of the same implementation, such as `ours-packed` of `ours`."""
+    """Whether `other` is a variation of the same implementation, such as `ours-packed` of `ours`."""
     mine = group.identity["params"].get("impl")
     return mine is not None and str(other.identity["params"].get("impl", "")).startswith(f"{mine}-")
 
@@ -384,7 +384,7 @@ def command_of(recipe: Recipe, claim: Claim) -> str:
 
 
 def unmeasured(recipe: Recipe, claim: Claim, cases: Sequence[Group]) -> str:
-    """How many combinations of a benchmark's matrix that the claim is about have no record among `cases`, or ""."""
+    """A remark on combinations of a benchmark's matrix that the claim covers and `cases` lack; "" if none."""
     for name in dict.fromkeys(group.identity["benchmark"] for group in cases):
         if (benchmark := recipe.benchmarks.get(name)) is None:
             continue
@@ -401,14 +401,14 @@ def unmeasured(recipe: Recipe, claim: Claim, cases: Sequence[Group]) -> str:
 
 
 def _matrix_key(params: dict[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Equal for equal values, however a program prints them."""
+    """A key that is equal for equal values, however a program prints them."""
     return tuple(sorted((name, str(value).lower().removesuffix(".0")) for name, value in params.items()))
 
 
 def other_hardware(claim: Claim, identity: Mapping[str, Any], facts: Facts) -> str:
     """Why the hardware of records with this identity is not the claim's, or "".
 
-    A number of a CPU that the claim does not name says nothing about this one; a ratio may.
+    A number from a CPU that the claim does not name is not comparable; a ratio may be.
     """
     gpu, cpu = identity["gpu"], identity["cpu"]
     claimed = f"claimed for {claim.hardware}"

@@ -1,4 +1,4 @@
-"""Two sets of results side by side, case by case. Unlike records are named, never averaged. Pure."""
+"""Compare two sets of results, case by case. Unlike records are named, never averaged. Pure."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from reprokit.results.stats import SLOWDOWN, Effect, effect
 from reprokit.results.tables import number, shown
 from reprokit.tables import ReportTable
 
-# Where other conditions than these differ, a difference of the numbers says nothing about the code, unless the user
-# compares just that. The build key follows the code.
+# If other conditions than these differ, so may the numbers of equal code, unless the user compares these conditions.
+# The build key depends on the code.
 _NOTED = ("commit", "dirty", "changes", "input_hash", "image_digest", "environment.build")
-# Who chooses one of these chooses the versions in an image.
+# Fields that determine the versions in an image.
 _IMAGE = {"variant", "input_hash", "image_digest"}
 _CASE = ("recipe", "variant", "benchmark", "metric", "unit")
-# From this many runs of each set on, runs are compared: samples of one run resemble each other.
+# With this many runs in each set, runs are compared: samples of one run resemble each other.
 _RUNS = 5
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One case in both sets. `unlike` names conditions that differ; `notes` what was not compared, and doubts.
+    """One case in both sets. `unlike` names conditions that differ; `notes` parts that were not compared, and doubts.
 
-    `compared` is "samples" or "runs", of which the smaller set has `fewest`. `medians` are those of what is compared.
+    `compared` is "samples" or "runs"; the smaller set has `fewest` of them. `medians` are theirs.
     """
 
     a: Group
@@ -63,15 +63,15 @@ def _side(group: Group, median: float) -> dict[str, Any]:
 
 
 def compare(a: Iterable[Group], b: Iterable[Group], chosen: Collection[str]) -> tuple[list[Comparison], int]:
-    """The cases that both sets have, and the number of cases that one set alone has.
+    """The cases of both sets, and the number of cases in one set only.
 
     `chosen` are the fields by which the sets were chosen, such as `node` or `params.impl`, which may differ.
     """
     if "benchmark" in chosen:
         chosen = {*chosen, "command"}
-    one, other = _by_case(a, chosen), _by_case(b, chosen)
-    both = [key for key in one if key in other]
-    return [_compared(one[key], other[key], chosen) for key in both], len(one) + len(other) - 2 * len(both)
+    left, right = _by_case(a, chosen), _by_case(b, chosen)
+    both = [key for key in left if key in right]
+    return [_compared(left[key], right[key], chosen) for key in both], len(left) + len(right) - 2 * len(both)
 
 
 def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -> Comparison:
@@ -105,7 +105,7 @@ def _compared(a: Sequence[Group], b: Sequence[Group], chosen: Collection[str]) -
 
 
 def _units(parts: Sequence[tuple[float, ...]], most_runs: int) -> list[float]:
-    """What is compared: medians of runs if both sets have enough runs, else samples, in order of measurement."""
+    """The compared values: medians of runs if both sets have enough runs, else samples, in order of measurement."""
     if most_runs < _RUNS:
         return [sample for part in parts for sample in part]
     return [statistics.median(part) for part in parts]

@@ -12,7 +12,7 @@ from reprokit.untrusted.terminal import escaped, markdown
 
 _LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "%": r"\%", "_": r"\_",
-    "[": "{[}", "*": "{*}",  # else arguments of the line break before them
+    "[": "{[}", "*": "{*}",  # else arguments of a preceding line break
     "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}", ">": r"\textgreater{}",
 }  # fmt: skip
 _NUMBER = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
@@ -21,7 +21,7 @@ _FORMULA = re.compile(r"(^|[;\t])((?:[^\S\t]|\x22)*)(?=[=+\-@\uff1d\uff0b\uff0d\
 
 
 def as_csv(tables: Sequence[ReportTable]) -> str:
-    """All tables below each other; the first columns name the table, its conditions and what its notes say."""
+    """All tables below each other; the first columns are the table's title, conditions and notes."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     for table in tables:
@@ -70,7 +70,7 @@ def latex(text: str) -> str:
 
 
 def _cell(text: str) -> str:
-    """A spreadsheet runs what begins like a formula."""
+    """A cell that spreadsheets do not run as a formula."""
     text = escaped(text)
     return text if _NUMBER.fullmatch(text) else _FORMULA.sub(r"\1\2'", text)
 

@@ -1,4 +1,4 @@
-"""How a metric went over time: points, a sparkline for a terminal. Pure."""
+"""A metric over time: points, and a sparkline for a terminal. Pure."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from reprokit.tables import ReportTable
 
 _BARS = "▁▂▃▄▅▆▇█"
 _MOST_BARS = 40
-_MOST_APART, _LONGEST = 5, 20  # fields beside the machine, and characters of each
-# A line of the history is one case on one machine: code and image may change along it, and what else does is noted.
+_MOST_APART, _LONGEST = 5, 20  # fields besides the machine, and characters of each
+# A line of the history is one case on one machine: code and image may change along it; other changes are noted.
 _LINE = ("recipe", "variant", "benchmark", "metric", "unit", "params", "cpu", "threads", "gpu", "node", "files")
 _CODE = ("commit", "dirty", "changes", "input_hash", "image_digest")
 
@@ -24,7 +24,7 @@ _CODE = ("commit", "dirty", "changes", "input_hash", "image_digest")
 class HistoryLine:
     """The medians of one case on one machine, oldest first: time, commit or image, median.
 
-    `hardware` also has what separates the line from others of the same name. `apart` are conditions other than code and
+    `hardware` includes the fields that distinguish lines of the same name. `apart` are conditions other than code and
     image in which the runs differ.
     """
 
@@ -55,7 +55,7 @@ def _shown(line: HistoryLine) -> tuple[str, ...]:
 
 
 def _values(group: Group, fields: Sequence[str]) -> list[str]:
-    """What a group has of the fields that separate it from lines of the same name; of a checksum the beginning."""
+    """A group's values of the fields that distinguish lines of the same name; checksums are shortened."""
     values = []
     for field in fields[:_MOST_APART]:
         name, _, key = field.partition(".")

@@ -1,4 +1,4 @@
-"""Which records may be pooled, and their medians. Pure."""
+"""Group records that may be pooled. Pure."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ class Group:
     _known: set[Run] = field(default_factory=set, repr=False)
 
     def add(self, run: Run) -> None:
-        """Add a run, unless the group has it already: a file may contain a record twice, as after `cat`.
+        """Add a run unless it is a duplicate: a file may contain a record twice, as after `cat`.
 
-        No two runs have the same timings in one second. Other results may be equal.
+        No two runs in one second have equal timings; other results may be equal.
         """
         count = len(self._known)
         self._known.add(run)
@@ -83,7 +83,7 @@ def _facts(record: Record) -> dict[str, Any]:
 
 
 def same_images(records: Sequence[Record]) -> list[Record]:
-    """The records with the canonical digest for `image_digest` if it is known."""
+    """The records with the canonical digest as `image_digest` if it is known."""
     canonical = _canonical((record.image_digest, record.image_canonical) for record in records)
     return [
         replace(each, image_digest=canonical[each.image_digest]) if each.image_digest in canonical else each
@@ -92,7 +92,7 @@ def same_images(records: Sequence[Record]) -> list[Record]:
 
 
 def _canonical(stated: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """The canonical digests by the engine's ID of the image; none for an image of which records state two."""
+    """Canonical digests by the engine's image ID; without images for which records state two."""
     digests: dict[str, set[str]] = {}
     for image_id, canonical in stated:
         digests.setdefault(image_id, set()).update({canonical} - {""})
@@ -100,21 +100,21 @@ def _canonical(stated: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 
 def without_clocks(environment: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Separate the clock rates, at any depth, from the rest of a program's environment.
+    """Separate clock rates, at any depth, from a program's environment.
 
-    They vary from run to run, and no two records would agree.
+    Clock rates vary from run to run, so no two records would agree.
     """
-    rest: dict[str, Any] = {}
+    others: dict[str, Any] = {}
     clocks: dict[str, Any] = {}
     for key, value in environment.items():
         if key == "clocks" and isinstance(value, dict):
             clocks |= value
         elif isinstance(value, dict):
-            rest[key], inner = without_clocks(value)
+            others[key], inner = without_clocks(value)
             clocks |= inner
         else:
-            rest[key] = value
-    return rest, clocks
+            others[key] = value
+    return others, clocks
 
 
 def run_of(record: Record) -> Run:
@@ -151,10 +151,10 @@ def differing(groups: Sequence[Group]) -> list[str]:
         if isinstance(values[0], dict):
             entries: dict[str, list[Any]] = {}
             for value in values:
-                for key, each in value.items():
-                    entries.setdefault(key, []).append(each)
-            # In linear time: records of strangers have other keys each.
-            apart = (key for key, each in entries.items() if len(each) < len(values) or _differ(each))
+                for key, own in value.items():
+                    entries.setdefault(key, []).append(own)
+            # In linear time: each record of a stranger may have other keys.
+            apart = (key for key, own in entries.items() if len(own) < len(values) or _differ(own))
             fields += [f"{name}.{key}" for key in sorted(apart)]
         elif _differ(values):
             fields.append(name)
@@ -162,7 +162,7 @@ def differing(groups: Sequence[Group]) -> list[str]:
 
 
 def latest_alike(groups: Sequence[Group], names: Sequence[str]) -> tuple[list[Group], str]:
-    """The groups that agree in these fields with the latest one, and a note on the others, or ""."""
+    """The groups that agree with the latest one in these fields, and a note on the others or ""."""
     keys = [key_of(group, names) for group in groups]
     _, latest = max((group.last, key) for group, key in zip(groups, keys, strict=True))
     alike = [group for group, key in zip(groups, keys, strict=True) if key == latest]
@@ -173,12 +173,12 @@ def latest_alike(groups: Sequence[Group], names: Sequence[str]) -> tuple[list[Gr
 
 
 def has_params(params: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether records with these parameters are about a case. A user or a parser may have written a value as text."""
+    """Whether records with these parameters belong to a case. Values may be written as text."""
     return all(name in params and texts(params[name]) & texts(value) for name, value in wanted.items())
 
 
 def texts(value: Any) -> set[str]:
-    """How a value may be written: True is also `true`, 1.0 is also `1`."""
+    """The spellings of a value: True is also `true`, 1.0 is also `1`."""
     if isinstance(value, str):
         return {value}
     number = isinstance(value, float) and value.is_integer()

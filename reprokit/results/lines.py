@@ -27,7 +27,7 @@ from reprokit.untrusted.limits import DOCUMENT, RESULT_VALUES, RESULTS
 FOLDER = "results"
 _TOO_LARGE = 10**MOST_DIGITS
 _REMOVE = "remove this line"
-_TAIL = 1 << 20  # bytes; they are read in hundredths of a second
+_TAIL = 1 << 20  # bytes, read in hundredths of a second
 _LEAST_VALUES = 10  # of a line, so that empty lines are not read for long
 
 
@@ -53,7 +53,7 @@ def append(root: Path, path: str, records: Iterable[Record]) -> None:
 
 
 def _checked(record: Record, where: str) -> bytes:
-    """The line of a record. One that is too large or no JSON would stop every verb that reads the file."""
+    """The line of a record. A line that is too large or no JSON would stop all verbs that read the file."""
     try:
         line = f"{record.to_json()}\n".encode()
         _from_json(line, where)
@@ -66,9 +66,9 @@ def _checked(record: Record, where: str) -> bytes:
 
 
 def check_writable(file: Path, option: str = "") -> None:
-    """To be called before measuring. Raises EngineError or UsageError if the results cannot be written.
+    """Check before measuring. Raises EngineError or UsageError if results cannot be written.
 
-    A relative path is a default one, in which no link is followed; `option` names another path.
+    A relative path is a default, in which no link is followed; `option` is the option of another path.
     """
     if not file.is_absolute():
         with files.current(option) as folder:
@@ -79,7 +79,7 @@ def check_writable(file: Path, option: str = "") -> None:
 
 
 def remove(root: Path, path: str, records: Iterable[Record]) -> None:
-    """Remove these records; lines that were appended since they were read stay. A crash leaves the old file.
+    """Remove these records, but not lines that were appended since. A crash leaves the old file.
 
     Raises as `append`.
     """
@@ -106,7 +106,7 @@ def _without(unwanted: Counter[str], lines: Iterable[bytes], where: str) -> Iter
 
 @contextmanager
 def _locked(folder: Folder, path: str) -> Iterator[int]:
-    """The descriptor of the file, locked against other writers. `remove` may replace the file while one waits."""
+    """The descriptor of the file, locked against other writers. `remove` may replace the file during the wait."""
     while True:
         handle = folder.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
@@ -131,18 +131,18 @@ def _repaired(handle: int, where: str) -> int:
         start -= step
         blocks.append(os.pread(handle, step, start))
     tail = b"".join(reversed(blocks))
-    rest = tail.rpartition(b"\n")[2]
-    if not rest:
+    last = tail.rpartition(b"\n")[2]
+    if not last:
         return size
-    if is_torn(rest):
-        os.ftruncate(handle, size - len(rest))
-        return size - len(rest)
+    if is_torn(last):
+        os.ftruncate(handle, size - len(last))
+        return size - len(last)
     os.write(handle, b"\n")
     return size + 1
 
 
 def is_torn(line: bytes) -> bool:
-    """Whether a line without an end is incomplete."""
+    """Whether a line without a line end is incomplete."""
     try:
         parsed(line.decode("utf-8"))
     except ValueError:
@@ -237,7 +237,7 @@ def _not_finite(where: str) -> UsageError:
 
 
 def _slowly(line: bytes, where: str) -> Record:
-    """Read a line that the fast parser refuses, or name what is wrong. Half a surrogate pair becomes `?`."""
+    """Read a line that the fast parser refuses, or raise its error. Lone surrogates become `?`."""
     try:
         data = parsed(line.decode("utf-8"))
     except ValueError as error:

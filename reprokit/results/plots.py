@@ -1,8 +1,8 @@
 """All plots, by matplotlib: of any benchmark for the report, of a metric over time, rooflines, sizes of images.
 
-The report's plots are SVG with axes from the parameters of the records. They take their colours from the page, so that
-they suit dark mode and print. CSS shows the values of a point and each line alone: plotly would add 4.5 MB of
-JavaScript to each page, which could then forbid scripts no longer.
+The report's plots are SVG with axes from the parameters of the records. Colours come from the page, for dark mode and
+print. CSS shows the values of a point, and each line alone: plotly would add 4.5 MB of JavaScript to each page, which
+could then no longer forbid scripts.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ if TYPE_CHECKING:
 # Okabe and Ito's colours, which the colour-blind can distinguish; markers tell series apart in print.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#AA4499", "#B8860B", "#56B4E9", "#6b6b6b", "#CC3311")
 _MARKERS = "osD^vP*X"
-# Stand-ins that are replaced by the page's own colours.
+# Placeholders for the page's own colours.
 _INK, _GRID = "#010101", "#020202"
 _SETTINGS: dict[Any, Any] = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 10,
     "text.color": _INK, "axes.edgecolor": _INK, "axes.labelcolor": _INK, "xtick.color": _INK, "ytick.color": _INK,
     "axes.spines.top": False, "axes.spines.right": False, "grid.color": _GRID, "grid.linewidth": 0.6,
     "svg.fonttype": "none", "svg.hashsalt": "reprokit",
-    # A name with dollar signs is no formula.
+    # Dollar signs in names are no formula.
     "text.parse_math": False,
 }  # fmt: skip
 _LARGEST = 1e100  # on an axis
 _MOST_SERIES, _MOST_PLOTS, _MOST_ROWS, _MOST_NAME = 8, 4, 24, 48
-_WIDTH = 4.8  # inches: two fit beside each other on a desktop without being scaled down
+_WIDTH = 4.8  # inches: two fit side by side on a desktop
 # Of the values that a page shows on request.
 _SVG_DPI = 72
 _RADIUS = 5
 _MARGIN = 6.0
 _LETTER = 6.8  # the width of a letter
-# More points than this lie on each other.
+# More points overlap.
 _MOST_POINTS = 2000
 _MOST_NAMED = 12
 _GB = 1e9
@@ -63,9 +63,9 @@ _GB = 1e9
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot as SVG for a page, what it shows in words, and the names of its lines where it has several.
+    """A plot as SVG for a page, its caption, and the names of its lines if it has several.
 
-    Several plots of one metric share a caption; `panel` names what is in this one.
+    Several plots of one metric share a caption; `panel` names the part in this plot.
     """
 
     svg: str
@@ -76,7 +76,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class PlotPoint:
-    """A point by its data, the number of its line, and what it says, a line each."""
+    """A point: its data, the number of its line, and the lines of its text."""
 
     x: float
     y: float
@@ -106,7 +106,7 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
         by_panel.setdefault(shown(params.get("impl", "")), []).append(group)
     by = f"by {axis}" + (f" (points also differ in {', '.join(along)})" if along else "")
     if sum(map(len, series.values())) <= _MOST_SERIES:
-        lines = {", ".join(filter(None, (i, rest))): g for rest, by_impl in series.items() for i, g in by_impl.items()}
+        lines = {", ".join(filter(None, (i, text))): g for text, by_impl in series.items() for i, g in by_impl.items()}
         return [_lines(lines, (axis, *along), _caption(groups, by + _share(lines, groups)))]
     panels = sorted(series.items(), key=lambda item: (-sum(map(len, item[1].values())), item[0]))[:_MOST_PLOTS]
     drawn = []
@@ -119,13 +119,13 @@ def _plots(groups: Sequence[Group]) -> list[Plot]:
 
 
 def _share(lines: Mapping[str, Sequence[Group]], groups: Sequence[Group]) -> str:
-    """How many of the cases a plot has, where it has not all."""
+    """The share of the cases in a plot, "" if it has all."""
     count = sum(map(len, lines.values()))
     return f"; {count} of {len(groups)} cases" if count < len(groups) else ""
 
 
 def check_suffix(file: Path) -> None:
-    """Raises UsageError if plots have no such format."""
+    """Raises UsageError if the file's suffix is no format of plots."""
     if file.suffix not in (".svg", ".png", ".pdf"):
         raise UsageError("a plot is a .svg, .png or .pdf file", str(file))
 
@@ -143,7 +143,7 @@ def _save(figure: Figure, file: Path) -> None:
 def _plotting() -> Iterator[None]:
     """Draw with our settings. Raises UsageError if matplotlib is missing.
 
-    It warns about letters without a glyph, which the reader's font may have.
+    Ignores warnings about letters without a glyph, which the reader's font may have.
     """
     try:
         import matplotlib
@@ -155,7 +155,7 @@ def _plotting() -> Iterator[None]:
 
 
 def _constant(groups: Sequence[Group]) -> set[str]:
-    """Parameters that all groups share: a caption need not repeat them."""
+    """The parameters that all groups share, which captions omit."""
     values: dict[str, list[str]] = {}
     for group in groups:
         for name, value in group.identity["params"].items():
@@ -166,8 +166,8 @@ def _constant(groups: Sequence[Group]) -> set[str]:
 def _axes(groups: Sequence[Group]) -> tuple[str | None, tuple[str, ...]]:
     """The number on the axis, None without one, and numbers that only change along the lines, such as a tuned size.
 
-    The axis is the number that leaves the fewest lines, then that of the most values. A number changes along the lines
-    if fewer and longer lines are left without it, and no two points at the same place.
+    The axis is the number that leaves the fewest lines, then the one with the most values. A number changes along the
+    lines if without it there are fewer and longer lines, and no two points coincide.
     """
     every = [group.identity["params"] for group in groups]
     names = sorted({name for params in every for name in params})
@@ -195,7 +195,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _lines(series: dict[str, list[Group]], names: Sequence[str], caption: str) -> Plot:
-    """The first name is that of the axis, the others are shown with each point."""
+    """A plot of lines. The first of `names` is the axis, the others are shown with each point."""
     from matplotlib.figure import Figure
 
     axis = names[0]
@@ -214,7 +214,7 @@ def _lines(series: dict[str, list[Group]], names: Sequence[str], caption: str) -
         for artist in (drawn.lines[0], *drawn.lines[1], *drawn.lines[2]):
             artist.set_gid(_line_id(place))
         for x, group in points:
-            params = {each: value for each, value in group.identity["params"].items() if each in names}
+            params = {key: value for key, value in group.identity["params"].items() if key in names}
             spots.append(_spot(x, group.median, place, name, _words(params), group))
     _scales(axes, [(spot.x, spot.y) for spot in spots])
     identity = next(iter(series.values()))[0].identity
@@ -323,9 +323,9 @@ def _line_id(number: int) -> str:
 
 
 def _with_values(svg: str, figure: Figure, axes: Axes, points: Sequence[PlotPoint]) -> str:
-    """The SVG of `axes` with a spot over each point, which shows its text, and with lines as classes `l0`, `l1`, ...
+    """The SVG of `axes` with a spot over each point that shows its text, and with lines as classes `l0`, `l1`, ...
 
-    The axes were drawn, so the places of their points are known.
+    The axes must have been drawn, as this fixes the positions of points.
     """
     for line in {point.line for point in points}:
         svg = svg.replace(f' id="{_line_id(line)}"', f' class="l{line}"')
@@ -380,7 +380,7 @@ def draw_history(lines: Sequence[HistoryLine], metric: str, file: Path) -> int:
 
 @dataclass(frozen=True)
 class Roof:
-    """A device, or a type of number on it: GFLOP/s and GB/s."""
+    """The GFLOP/s and GB/s of a device, or of a number type on it."""
 
     name: str
     peak: float
@@ -423,7 +423,7 @@ def draw_roofline(roofs: Sequence[Roof], points: Sequence[RooflinePoint], file: 
 
 
 def draw_sizes(images: Sequence[SizedImage], file: Path) -> None:
-    """Draw bars of blocks in GB into `file`, by its suffix. What another image has too is hatched.
+    """Draw bars of blocks in GB into `file`, by its suffix. Shared parts are hatched.
 
     Raises UsageError if matplotlib is missing, EngineError if the file cannot be written.
     """

@@ -1,7 +1,6 @@
-"""One benchmark result with everything needed to believe it. All benchmarks write this record.
+"""One benchmark result with its metric, hardware and inputs. All benchmarks write this record.
 
-A record names what was measured, on which hardware, and with which inputs. It contains no host name and no path of the
-host, so that results can be published.
+A record contains no host name and no path of the host, so that results can be published.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ from pydantic import ConfigDict, Field, FiniteFloat, TypeAdapter
 
 SCHEMA = 2
 _STRICT = ConfigDict(strict=True)
-# Beyond these, sums and squares of samples would overflow, and sizes could not be shown.
+# Sums and squares of larger samples would overflow.
 _Sample = Annotated[FiniteFloat, Field(ge=-1e150, le=1e150)]
 _Count = Annotated[int, Field(ge=0, le=1 << 60)]
-# JSON has lists; a tuple keeps a record immutable.
+# JSON has lists; tuples keep records immutable.
 _Numbers = Annotated[tuple[_Sample, ...], Field(strict=False)]
 _Integer = Annotated[int, Field(ge=-(1 << 60), le=1 << 60)]
 _Integers = Annotated[tuple[_Integer | None, ...], Field(strict=False)]
@@ -32,7 +31,7 @@ _Texts = Annotated[tuple[str, ...], Field(strict=False)]
 
 @pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
 class MachineFacts:
-    """What does not change while a machine runs; 0 and empty if unknown. Sizes are bytes."""
+    """Constant facts of a machine; 0 or empty if unknown. Sizes are bytes."""
 
     sockets: _Count = 0
     cores: _Count = 0
@@ -43,7 +42,7 @@ class MachineFacts:
 
 @pydantic.dataclasses.dataclass(frozen=True, config=_STRICT)
 class MachineState:
-    """What changes, seen before and after a benchmark; None and empty if unknown.
+    """The changing state of a machine, before or after a benchmark; None or empty if unknown.
 
     `load` is the number of processors that others kept busy, `throttles` counts the CPU's thermal slow-downs since it
     started. Clocks are MHz, temperatures degrees Celsius. The `gpu_` lists have one entry for each GPU, None and ""
@@ -74,13 +73,13 @@ class Checkout:
 
 @pydantic.dataclasses.dataclass(frozen=True, kw_only=True, config=_STRICT)
 class BenchOrigin(Checkout):
-    """What samples come from: the image, the workspace and the machine.
+    """The origin of samples: image, workspace and machine.
 
     `input_hash` covers all inputs of the image, `lock_hash` the lock that it was built by. `image_digest` is the
     engine's ID of the image, `image_canonical` its canonical digest, the same on every engine, if it was computed.
     `image_state` is `built here`, `trusted` or `unverified`, `image_stale` whether it was built from other inputs than
-    recipe and lock had then, `image_verified` the verdict of `reprokit verify` on it. `node` is a node's alias, empty
-    for this machine. `env_file` are marks of the values of `--env-file`.
+    those of recipe and lock at that time, `image_verified` the verdict of `reprokit verify` on it. `node` is a node's
+    alias, "" for this machine. `env_file` are marks of the values of `--env-file`.
     """
 
     input_hash: str
@@ -144,7 +143,7 @@ class Record(BenchOrigin):
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Reasons not to trust the samples, those about the image first."""
+        """Reasons to distrust the samples, those about the image first."""
         unverified = ["the image is unverified"] if self.image_state == "unverified" else []
         stale = ["the image was built from other inputs than the recipe's"] if self.image_stale else []
         differs = ["the image differs from what its lock gives"] if self.image_verified == "differs" else []

@@ -29,21 +29,21 @@ from reprokit.supply.lock.model import VariantLock
 from reprokit.tables import ReportTable
 from reprokit.untrusted.terminal import escaped, markdown
 
-# A plot takes a fifth of a second and 30 KB.
+# Each plot takes 0.2 s and 30 KB.
 _MOST_PLOTS = 12
 _MOST_HIGHLIGHTS = 3
 _MOST_DOUBTS = 3
-# The first rows tell; the rest is in the exported CSV.
+# Further rows are in the exported CSV.
 _MOST_ROWS, _MOST_TABLES = 2000, 60
 Rows = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True)
 class VariantFacts:
-    """What the report says about a variant besides its records.
+    """The report's facts about a variant besides its records.
 
-    `findings` are those of `check`, in words; `sizes` are the bytes of each block of the image that was measured last,
-    empty if the engine does not have it.
+    `findings` are those of `check`, in words; `sizes` are the bytes of each block of the last measured image, empty if
+    the engine lacks it.
     """
 
     name: str
@@ -54,7 +54,7 @@ class VariantFacts:
 
 @dataclass(frozen=True)
 class RecipeReport:
-    """One recipe's part of the page. `ran`, `summaries` and `highlights` are its summary."""
+    """A recipe's part of the page. `ran`, `summaries` and `highlights` are its summary."""
 
     name: str
     paper: str
@@ -170,12 +170,12 @@ def as_summary(page: Report) -> str:
 
 
 def _finalized(value: object) -> object:
-    """Control and format characters are shown as escapes: they could reorder or hide text."""
+    """The value with control and format characters as escapes: they could reorder or hide text."""
     return escaped(value, lines=True) if type(value) is str else value
 
 
 def _newest_first(groups: Sequence[Group]) -> list[Group]:
-    """By variant, benchmark and metric, and of these the image or machine first that was measured last."""
+    """Sort by variant, benchmark and metric, then the last measured image or machine first."""
     last: dict[str, str] = {}
     keys = [key_of(group, TABLE) for group in groups]
     for group, key in zip(groups, keys, strict=True):
@@ -246,8 +246,8 @@ def _shortened(tables: Sequence[ReportTable]) -> list[ReportTable]:
         notes = (*table.notes, *more)
         short.append(_filled(replace(table, rows=table.rows[:_MOST_ROWS], notes=notes)))
     if len(tables) > _MOST_TABLES:
-        rest = f"{len(tables) - _MOST_TABLES} more tables: `reprokit results show` prints all"
-        short.append(ReportTable("Further tables", rest, (), ()))
+        note = f"{len(tables) - _MOST_TABLES} more tables: `reprokit results show` prints all"
+        short.append(ReportTable("Further tables", note, (), ()))
     return short
 
 
@@ -327,7 +327,7 @@ def _state(state: MachineState) -> str:
 def _badges(
     recipe: Recipe, records: Sequence[Record], judged: Sequence[JudgedClaim], variants: Sequence[VariantFacts]
 ) -> Rows:
-    """What ACM's artifact review asks for each badge (version 1.1), filled in from what is known."""
+    """The questions of ACM's artifact review for each badge (version 1.1), with answers from recipe and records."""
     counts = Counter(each.verdict for each in judged)
     locked = [facts.name for facts in variants if facts.lock]
     to_run = ((recipe.smoke, "smoke command"), (recipe.benchmarks, "benchmark"), (records, "record"))
@@ -356,7 +356,7 @@ def _unique(values: Iterable[str]) -> list[str]:
 
 
 def commands(recipe: Recipe, records: Sequence[Record]) -> list[str]:
-    """The commands that repeat the rows, from the name of the recipe alone."""
+    """The commands that repeat the rows, by the recipe's name."""
     ran = dict.fromkeys(_bench(recipe, record) for record in records if record.variant in recipe.variants)
     variants = sorted({record.variant for record in records if record.variant in recipe.variants})
     builds = [f"reprokit build {recipe.name}:{variant}" for variant in variants]
@@ -379,7 +379,7 @@ def _bench(recipe: Recipe, record: Record) -> str:
     for name, value in record.variables.items():
         if scalar(value) not in map(scalar, matrix.get(name, [])):
             words += ["--param", f"{name}={scalar(value)}"]
-    # Places of a cluster have no name that `--on` takes.
+    # `--on` accepts no places of a cluster.
     words += ["--on", record.node] if record.node and not record.node.startswith("slurm-") else []
     name = extension[1] if extension else record.benchmark
     return shlex.join(["reprokit", "bench", f"{recipe.name}:{record.variant}", name, *words])

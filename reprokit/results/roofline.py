@@ -1,4 +1,4 @@
-"""What limits a measured time: compute, memory bandwidth, or overhead, by counted work and measured peaks. Pure."""
+"""The limit of a measured time (compute, bandwidth or overhead), from counted work and measured peaks. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from reprokit.recipe.model import unit_factor
 
-# Below this share of the roof, neither processor nor memory is the limit: start-up, launches and waiting are.
+# Below this share of the roof, start-up, launches and waiting are the limit.
 _OVERHEAD = 0.1
-# What a program counts and measures beside its times. Numbers in other units are not understood.
+# Metrics that a program counts and measures besides its times. Other units are ignored.
 UNITS = {".work": "GFLOP", ".traffic": "MB", "machine.peak": "GFLOP/s", "machine.bandwidth": "GB/s"}
 
 
@@ -50,7 +50,7 @@ def peak_shares(measured: Sequence[CountedMeasurement]) -> list[float]:
 
 
 def is_constant(metric: str, unit: str) -> bool:
-    """Whether a metric is the machine's peak or bandwidth, or counted work or traffic, and no time."""
+    """Whether a metric is a peak, a bandwidth, counted work or traffic instead of a time."""
     return unit in (UNITS.get(metric), UNITS.get(f".{metric.rpartition('.')[2]}"))
 
 
@@ -64,7 +64,7 @@ class RooflinePoint:
 
 
 def points(measured: Sequence[CountedMeasurement]) -> list[RooflinePoint]:
-    """One for each time whose work and traffic were counted."""
+    """A point for each time whose work and traffic were counted."""
     counted = _counted(measured)
     points = []
     for time in measured:
@@ -118,7 +118,7 @@ def _roof(time: CountedMeasurement, roofs: Sequence[CountedMeasurement], metric:
 
 
 def limit(compute: float, memory: float, total: float) -> str:
-    """What limits a `total` time, by the least times of its computing and of its memory traffic at the peaks."""
+    """The limit of a `total` time, from the minimum times of its computing and memory traffic at the peaks."""
     if max(compute, memory) < _OVERHEAD * total:
         return "overhead"
     return "compute" if compute >= memory else "bandwidth"

@@ -36,7 +36,7 @@ class Selection:
 
 
 def selection(text: str, groups: Iterable[Group]) -> Selection:
-    """Read `FIELD=VALUE,...`; a word alone is the beginning of a commit, image or input hash, a node or a variant.
+    """Read `FIELD=VALUE,...`; a single word is the prefix of a commit, image or input hash, a node or a variant.
 
     Raises UsageError if a field is unknown, or none of the `groups` has such a word.
     """
@@ -50,8 +50,8 @@ def selection(text: str, groups: Iterable[Group]) -> Selection:
         elif name in _FIELDS:
             terms.append((_FIELDS[name], value))
         else:
-            known = ", ".join((*_FIELDS, "param.NAME"))
-            raise UsageError(f"no such field of records: {name}{nearest(name, _FIELDS)}", text, f"fields are {known}")
+            fields = ", ".join((*_FIELDS, "param.NAME"))
+            raise UsageError(f"no such field of records: {name}{nearest(name, _FIELDS)}", text, f"fields are {fields}")
     return Selection(tuple(terms))
 
 
@@ -75,12 +75,12 @@ def _has(group: Group, field: str, value: str) -> bool:
     if field in _PREFIXED:
         short = value.removeprefix("sha256:")
         digests = {content, *(group.image_ids if field == "image_digest" else ())}
-        return len(short) >= _FEWEST and any(each.removeprefix("sha256:").startswith(short) for each in digests)
+        return len(short) >= _FEWEST and any(d.removeprefix("sha256:").startswith(short) for d in digests)
     return content == value
 
 
 def old(records: Sequence[Record], before: str | None, last: int | None) -> list[Record]:
-    """The records from before the day `before`, or all but the `last` ones of each case. Raises UsageError."""
+    """The records from before the day `before`, or all but the `last` records of each case. Raises UsageError."""
     if before is not None:
         try:
             day = date.fromisoformat(before).isoformat()

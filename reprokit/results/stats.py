@@ -1,7 +1,6 @@
-"""How two sets of timings differ: effect with interval, a test, and the samples that would be needed. Pure.
+"""Compare two sets of timings: effect with interval, a test, and the number of samples needed. Pure.
 
-Timings are skewed and drift, so medians and ranks are compared, and neighbouring samples that depend on each other
-count as fewer samples.
+Timings are skewed and drift, so medians and ranks are compared, and dependent neighbouring samples count as fewer.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from typing import Literal
 from reprokit.errors import UsageError
 from reprokit.installation import extra_command
 
-# One build measured twice differs by this on a machine that is not idle, so a smaller difference is not called one.
+# Two measurements of one build differ by this on a busy machine; smaller differences are ignored.
 MARGIN = 0.02
 LEVEL = 0.05  # of the test
-# Timings that are noisier than this (coefficient of variation) are so in spells, which look like differences. So the
-# test must be surer (tests/performance/compare.py).
+# Noisier timings (coefficient of variation) have noisy spells, which look like differences. So the test must be surer
+# (tests/performance/compare.py).
 _QUIET, _NOISY_LEVEL = 0.033, 0.005
-# Dependence below this cannot be told from chance with 10 samples.
+# With 10 samples, smaller dependence is indistinguishable from chance.
 _INDEPENDENT = 0.1
-# The slow-down that `needed` samples find with this power.
+# `needed` samples find this slow-down with this power.
 SLOWDOWN, _POWER = 0.05, 0.9
 _RESAMPLES = 2000
 # The rank-sum test needs this many samples more than a t-test, for normal data at worst.
@@ -75,13 +74,13 @@ def effect(a: Sequence[float], b: Sequence[float]) -> Effect:
 def ratio_interval(
     a: Sequence[float], b: Sequence[float], dependence: float = 1.0
 ) -> tuple[float | None, float | None]:
-    """The 95 % interval of median(b) / median(a) by bootstrap; None if it cannot be known."""
+    """The 95 % interval of median(b) / median(a) by bootstrap; None if it is undefined."""
     if min(len(a), len(b)) < 2 or min(*a, *b) <= 0:
         return None, None
     middle = math.log(statistics.median(b)) - math.log(statistics.median(a))
-    one, other = (sorted(map(math.log, samples)) for samples in (a, b))
+    left, right = (sorted(map(math.log, samples)) for samples in (a, b))
     ranks = zip(_middle_ranks(len(a), 0), _middle_ranks(len(b), 1), strict=True)
-    drawn = sorted(other[second] - one[first] for first, second in ranks)
+    drawn = sorted(right[second] - left[first] for first, second in ranks)
     wider = math.sqrt(dependence)
     ends = (drawn[int(0.025 * _RESAMPLES)], drawn[int(0.975 * _RESAMPLES)])
     # exp() overflows above 709.
@@ -122,7 +121,7 @@ def _least_p(a: int, b: int) -> float:
 
 
 def _dependence(*sets: Sequence[float]) -> float:
-    """By how much neighbours' dependence shrinks the number of samples, at least 1: (1 + r) / (1 - r).
+    """The factor by which neighbours' dependence shrinks the number of samples, at least 1: (1 + r) / (1 - r).
 
     r is the correlation of successive ranks within the sets, corrected for its bias of -1/n.
     """
@@ -158,7 +157,7 @@ def _spread(samples: Sequence[float]) -> float:
 
 
 def _needed(spread: float, dependence: float) -> int | None:
-    """From the normal approximation to the test's power, on logarithms."""
+    """The samples needed, from the normal approximation to the test's power, on logarithms."""
     if math.isinf(spread):
         return None
     scores = _NORMAL.inv_cdf(1 - LEVEL / 2) + _NORMAL.inv_cdf(_POWER)

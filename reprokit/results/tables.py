@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from reprokit.recipe.model import Benchmark, BenchmarkSummary, Claim
     from reprokit.results.record import Record
 
-# Groups that agree in these are compared. Where other fields than the parameters differ, each set of conditions gets a
-# table of its own, with a note that names these fields.
+# Groups that agree in these are compared. If fields other than the parameters differ, each set of conditions gets its
+# own table, with a note that names these fields.
 _QUESTION = ("recipe", "variant", "benchmark", "metric", "unit")
 _MOST_DOUBTS = 3
 _MOST_APART = 20
@@ -141,7 +141,7 @@ def overview(groups: Sequence[Group]) -> ReportTable:
 
 
 def by_machine(overview_table: ReportTable) -> list[ReportTable]:
-    """An overview for a terminal: one table for each recipe and machine, which are in its title."""
+    """An overview for a terminal: a table for each recipe and machine, which are its title."""
     apart: dict[str, list[tuple[str, ...]]] = {}
     for recipe, *cells, last, node, machine in overview_table.rows:
         title = ", ".join(filter(None, (recipe, machine, node and f"node {node}")))
@@ -215,7 +215,7 @@ def _plain(table: list[Group], varying: list[str]) -> tuple[list[str], list[tupl
 
 def _side_by_side(table: list[Group], varying: list[str]) -> tuple[list[str], list[tuple[str, ...]]]:
     """One column an implementation, and the ratio of the others' medians to the first one's."""
-    # By repr, because 1 and "1" look alike, and are equal to True as keys.
+    # By repr, because 1 and "1" look alike, and 1 == True as a key.
     cases: dict[str, dict[str, Group]] = {}
     names: dict[str, str] = {}
     for group in table:
@@ -239,7 +239,7 @@ def _side_by_side(table: list[Group], varying: list[str]) -> tuple[list[str], li
 
 
 def conditions(identity: Mapping[str, Any]) -> list[str]:
-    """Where and with which image records were measured, in words."""
+    """The machine and image of records, in words."""
     driver = f" (driver {identity['driver']})" if identity["driver"] else ""
     hardware = [identity["gpu"] and identity["gpu"] + driver, identity["cpu"]]
     return [
@@ -266,7 +266,7 @@ def _notes(table: list[Group], apart: Sequence[str], claims: Sequence[Claim]) ->
     if apart:
         notes.append(f"not averaged with other records of this benchmark: they differ in {some_of(apart)}")
     doubts = list(dict.fromkeys(text for group in table for text in group.doubts))
-    # What was measured counts more than how: a stale image is never among the rest.
+    # Doubts about the image come first, so that they are never cut off.
     doubts.sort(key=lambda text: not text.startswith("the image "))
     notes += [f"in doubt: {text}" for text in doubts[:_MOST_DOUBTS]]
     if len(doubts) > _MOST_DOUBTS:
@@ -299,16 +299,16 @@ def _spread(group: Group) -> str:
 
 
 def some_of(fields: Sequence[str]) -> str:
-    """The first fields, and how many more there are."""
+    """The first fields, and the number of further ones."""
     more = f" and {len(fields) - _MOST_APART} more" if len(fields) > _MOST_APART else ""
     return ", ".join(fields[:_MOST_APART]) + more
 
 
 def _natural(text: str) -> tuple[Any, ...]:
-    """The order of a parameter's values: numbers by size, then words, and in them numbers by size."""
+    """A sort key of a parameter's values: numbers by size, then words, with numbers in them by size."""
     with contextlib.suppress(ValueError):
         return (0, float(text), text)
-    parts = re.split(r"0*([0-9]+)", text)  # words at even places, digits at odd ones: more digits are a larger number
+    parts = re.split(r"0*([0-9]+)", text)  # words at even indexes, digits at odd ones: more digits are a larger number
     return (1 if text else -1, *((len(part), part) if place % 2 else part for place, part in enumerate(parts)))
 
 

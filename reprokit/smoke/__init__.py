@@ -1,1 +1,1 @@
-"""Does a recipe still work: its check, its build and its smoke commands as one verdict, for CI."""
+"""Check, build and try recipes, for CI; reproduce a variant from check to report."""

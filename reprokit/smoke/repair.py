@@ -1,4 +1,4 @@
-"""`reprokit new --repair`: build and try an imported recipe, and change what `explain` proposes until it works."""
+"""`reprokit new --repair`: build and try an imported recipe, and apply the changes of `explain` until it works."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from reprokit.untrusted.files import current
 
 
 def page_path(recipe: Path) -> Path:
-    """Where the page of a recipe is: beside it."""
+    """The path of a recipe's page, beside the recipe."""
     return recipe.with_suffix(".md")
 
 
-def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChanges) -> str:
+def repair(path: Path, source: str, imported: ImportedRecipe, versions: WheelChanges) -> str:
     """Repair the recipe in `path`; returns a line about the result.
 
     Raises WorkFailed if it still fails; the recipe and its page are kept.
@@ -37,7 +37,7 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
     variant = find.target(name).variant_name
 
     def keep(rounds: Sequence[Round], state: str, works: bool = False) -> None:
-        replace_text(page_path(path), page(name, source, found, rounds, state, works))
+        replace_text(page_path(path), page(name, source, imported, rounds, state, works))
 
     def kept(rounds: Sequence[Round]) -> None:
         keep(rounds, "The repair was interrupted" if rounds[-1].changes else "It still fails")
@@ -48,7 +48,7 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
     loop = RepairLoop(
         name,
         variant,
-        found.text,
+        imported.text,
         lambda: attempt(engine, name),
         versions.of,
         fit,
@@ -65,12 +65,12 @@ def repair(path: Path, source: str, found: ImportedRecipe, versions: WheelChange
         error.hint = f"edit {path}, then `reprokit lock {name}` and `reprokit smoke {name}`"
         raise error
     keep(rounds, "It builds, and its smoke commands succeed", works=True)
-    changes = counted(sum(len(each.changes) for each in rounds), "change")
+    changes = counted(sum(len(r.changes) for r in rounds), "change")
     return f"{name}:{variant} works, with {changes} in {counted(len(rounds), 'round')}; {page_path(path)} says why"
 
 
 def attempt(engine: Engine, name: str) -> list[Failure]:
-    """Check, lock, build and try a recipe as it is now."""
+    """Check, lock, build and try a recipe; returns the failures."""
     target, step = find.target(name), "check"
     try:
         errors_of(target, False)
@@ -87,7 +87,7 @@ def attempt(engine: Engine, name: str) -> list[Failure]:
 
 
 def _tried(target: Target, execute: Execute) -> Iterator[Failure]:
-    """The smoke commands that fail. Those that need a GPU are left to `reprokit smoke`."""
+    """The failures of the smoke commands, except those that need a GPU."""
     for command in target.recipe.smoke:
         if command.gpu:
             continue

@@ -1,4 +1,4 @@
-"""From check to report in one call: which steps are done, which are due, and why others were skipped."""
+"""Reproduce a variant from check to report: steps that are done, due or skipped, with reasons."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from reprokit.tables import ReportTable
 from reprokit.untrusted import files
 from reprokit.untrusted.documents import parsed
 
-# Each needs the one before it, unless NEEDS says otherwise.
+# Each step needs the previous one, unless NEEDS names others.
 NAMES = ("check", "lock", "fetch", "build", "smoke", "bench", "claims")
 NEEDS = {"check": (), "lock": ("check",), "fetch": ("check",), "build": ("check",), "claims": ()}
 _MOST = 1 << 20
@@ -46,7 +46,7 @@ Status = Literal["done", "failed", "skipped"]
 
 @dataclass(frozen=True)
 class ReproductionStep:
-    """One step. `command` is what a user would type for it, `exit_code` that of a failure or of what cannot run."""
+    """One step. `command` is its command line, `exit_code` that of a failed or skipped step."""
 
     name: str
     command: str
@@ -56,9 +56,9 @@ class ReproductionStep:
 
 
 class Journal:
-    """The steps of the last try, in reprokit's state folder.
+    """The steps of the last attempt, in reprokit's state folder.
 
-    `state` is a text that differs if steps have to be done again. Steps change it themselves: they lock and build.
+    `state` returns a text that changes if steps must be repeated. Steps change it too: they lock and build.
     """
 
     def __init__(self, target: Target, fresh: bool, state: Callable[[], str]) -> None:
@@ -68,15 +68,15 @@ class Journal:
         self.steps: dict[str, ReproductionStep] = {} if fresh else self._read()
 
     def add(self, step: ReproductionStep, ran: bool = True) -> None:
-        """Keep a step. One that `ran` now removes the later ones: they were done without its result."""
+        """Store a step. If it `ran` now, later steps are removed: they used its old result."""
         later = NAMES[NAMES.index(step.name) + 1 :] if ran and step.status == "done" else ()
-        self.steps = {name: each for name, each in self.steps.items() if name not in later}
+        self.steps = {name: earlier for name, earlier in self.steps.items() if name not in later}
         self.steps[step.name] = step
         self.save()
 
     def save(self) -> None:
-        """Keep the steps as those of the present state."""
-        data = {"key": self._key(), "steps": [asdict(each) for each in self.steps.values()]}
+        """Store the steps under the present state."""
+        data = {"key": self._key(), "steps": [asdict(step) for step in self.steps.values()]}
         temporary = self._path.with_suffix(".new")
         temporary.write_text(json.dumps(data), encoding="utf-8")
         temporary.replace(self._path)
@@ -87,10 +87,10 @@ class Journal:
     def _read(self) -> dict[str, ReproductionStep]:
         try:
             data = parsed(files.read(self._path, _MOST))
-            found = [ReproductionStep(**step) for step in data["steps"]] if data["key"] == self._key() else []
+            steps = [ReproductionStep(**step) for step in data["steps"]] if data["key"] == self._key() else []
         except (OSError, ValueError, TypeError, KeyError):
             return {}
-        return {step.name: step for step in found if step.status == "done"}
+        return {step.name: step for step in steps if step.status == "done"}
 
 
 def reproduce(
@@ -98,8 +98,8 @@ def reproduce(
 ) -> tuple[Journal, list[ReproductionStep]]:
     """Check, lock, fetch, build, try and measure a variant, and judge its claims; returns all steps.
 
-    `label` is the user's name of the variant, `repeat` the runs of each benchmark. Steps that were done before are not
-    repeated unless `again`. What this machine cannot do is skipped. Save the journal at the end. Raises UsageError.
+    `label` is the user's name of the variant, `repeat` the runs of each benchmark. Steps are repeated only if `again`
+    or not done; those that this machine cannot do are skipped. Save the journal at the end. Raises UsageError.
     """
     journal = Journal(target, again, lambda: _state(target, repeat))
     actions = _actions(target, repeat)
@@ -119,16 +119,16 @@ def reproduce(
             outcome = attempt(step, command, actions[step])
         if outcome.status != "done":
             notify(f"  {outcome.status}: {outcome.reason}")
-        # What is fetched is locked: it changes no result.
+        # Fetching changes no result: inputs are locked.
         journal.add(outcome, ran=not needless and step != "fetch")
     return journal, [journal.steps[step] for step in NAMES]
 
 
 def _actions(target: Target, repeat: int) -> Mapping[str, Callable[[], object]]:
-    """What the steps do, by name."""
+    """The actions of the steps, by name."""
 
     def build_image() -> None:
-        errors_of(target, False)  # those of the lock too
+        errors_of(target, False)  # also errors of the lock
         engine = Engine.connect()
         engine_errors_of(engine, target, False)
         build(engine, target)
@@ -147,7 +147,7 @@ def _actions(target: Target, repeat: int) -> Mapping[str, Callable[[], object]]:
 
     def claims() -> str:
         judged = judge(target.recipe, groups_here(target.recipe.name), bundled())
-        return "a claim is not reproduced" if any(each.verdict == "not reproduced" for each in judged) else ""
+        return "a claim is not reproduced" if any(claim.verdict == "not reproduced" for claim in judged) else ""
 
     return {
         "check": lambda: errors_of(target, False),
@@ -161,7 +161,7 @@ def _actions(target: Target, repeat: int) -> Mapping[str, Callable[[], object]]:
 
 
 def _state(target: Target, repeat: int) -> str:
-    """All that the steps depend on. If any of it changes, all steps are done again."""
+    """A text of everything that the steps depend on; all steps are repeated if it changes."""
 
     folder = workspace.locate(target.workspace, target.path)
     # Machines may share the state folder. A user may have removed the results.
@@ -201,14 +201,14 @@ def _needless(step: str, target: Target) -> str:
 def blocked(name: str, steps: dict[str, ReproductionStep]) -> str:
     """Why a step cannot run after those before it, or ""."""
     before = NEEDS.get(name, NAMES[NAMES.index(name) - 1 : NAMES.index(name)])
-    missing = next((steps[each] for each in before if steps[each].status != "done"), None)
+    missing = next((steps[earlier] for earlier in before if steps[earlier].status != "done"), None)
     return f"{missing.name} {'failed' if missing.status == 'failed' else 'was skipped'}" if missing else ""
 
 
 def attempt(name: str, command: str, action: Callable[[], object]) -> ReproductionStep:
-    """Run a step. What this machine or the network cannot do is skipped with the reason; other errors are failures.
+    """Run a step. Errors of the machine or network skip it; other errors are failures.
 
-    A text that the action returns is a remark on a step that was done.
+    A text that the action returns is a remark on the step.
     """
     try:
         done = action()
@@ -220,7 +220,7 @@ def attempt(name: str, command: str, action: Callable[[], object]) -> Reproducti
 
 
 def exit_code(steps: Sequence[ReproductionStep]) -> int:
-    """That of the first failure. Where nothing ran in the image, that of the first step that this machine skipped."""
+    """The exit code of the first failure; if nothing ran in the image, that of the first skipped step."""
     ran = any(step.status == "done" for step in steps if step.name in ("smoke", "bench"))
     ends = [step for step in steps if step.status == "failed"] or ([] if ran else steps)
     return next((step.exit_code for step in ends if step.exit_code), 0)

@@ -11,7 +11,7 @@ from xml.etree import ElementTree as xml
 from reprokit.errors import SourceError
 
 Status = Literal["pass", "fail", "skip"]
-# XML 1.0 cannot contain these, not even escaped; a command's output can.
+# Characters that XML 1.0 cannot contain, even escaped.
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -28,7 +28,7 @@ class TrialStep:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """`exit_code` is the failure's, as in `reprokit.errors`, or 0."""
+    """`exit_code` is that of the failure, as in `reprokit.errors`, or 0."""
 
     label: str
     steps: tuple[TrialStep, ...]
@@ -37,8 +37,8 @@ class TrialResult:
     @property
     def status(self) -> Status:
         """Failed if any step did, skipped if all were."""
-        found = {step.status for step in self.steps}
-        return "fail" if "fail" in found else "pass" if "pass" in found else "skip"
+        statuses = {step.status for step in self.steps}
+        return "fail" if "fail" in statuses else "pass" if "pass" in statuses else "skip"
 
     @property
     def seconds(self) -> float:

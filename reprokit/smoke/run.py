@@ -36,7 +36,7 @@ _T = TypeVar("_T")
 
 
 class CommandFailed(WorkFailed):
-    """A smoke command failed or its output was unexpected. `output` keeps the end of it; `facts` are those of it."""
+    """A smoke command failed or its output was unexpected. `output` is the end of its output, `facts` its evidence."""
 
     def __init__(self, message: str, target: Target, output: str, facts: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class Trial:
     container: Callable[[Target], AbstractContextManager[Execute]]
 
     def run(self, target: Target) -> TrialResult:
-        """Run all steps. A failed command stops no other; any other failure ends the trial."""
+        """Run all steps. A failed command does not stop the others; any other failure ends the trial."""
         steps: list[TrialStep] = []
         commands = [s for s in target.recipe.smoke if not s.variants or target.variant_name in s.variants]
         failed = 0
@@ -102,7 +102,7 @@ class Trial:
 
 
 def trials(engine: Engine, chosen: Sequence[Target] | None, names: Sequence[str]) -> Iterator[TrialResult]:
-    """The result of each target; without a choice, of all variants of `names` that this host can run."""
+    """The result of each target; if `chosen` is None, of all variants of `names` that this host can run."""
     trial = Trial(partial(errors_of, force=False), partial(usable_image, engine), partial(fresh_container, engine))
     gpus = engine.host.gpus() if chosen is None else []
     for target in chosen if chosen is not None else _current(names):
@@ -115,7 +115,7 @@ def trials(engine: Engine, chosen: Sequence[Target] | None, names: Sequence[str]
 
 
 def _current(names: Sequence[str]) -> Iterator[Target | TrialResult]:
-    """Every variant that is not historic; a recipe that cannot be read is a failure and stops no other."""
+    """Every variant that is not historic; an unreadable recipe is a failure and does not stop the others."""
     for name in names:
         try:
             yield from find.current_targets([name])
@@ -154,5 +154,5 @@ def judge(target: Target, command: Smoke, done: Completed) -> None:
 
 def title(command: Smoke) -> str:
     """The first line of a command, shortened."""
-    first, *rest = command.command.strip().splitlines() or [""]
-    return first if len(first) <= 80 and not rest else f"{first[:77]}..."
+    first, *more = command.command.strip().splitlines() or [""]
+    return first if len(first) <= 80 and not more else f"{first[:77]}..."

@@ -1,4 +1,4 @@
-"""`reprokit bench` of one job, as a process."""
+"""Run `reprokit bench` for a job, as a process."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from reprokit.sweep.plan import Job
 
 MOST_OUTPUT = 16 << 20  # bytes of each stream
 AT_ONCE = 256  # processes of about 60 MB
-_END_S = 60.0  # for stopping the container after an interrupt
-# Exit codes of reprokit for a place that cannot run the job: no engine, network. 127 and signals: no reprokit.
+_END_S = 60.0  # limit for stopping the container after an interrupt
+# Exit codes of a place that cannot run the job: 3 no engine, 4 no network; 126 and 127 no reprokit.
 _LOST = (3, 4, 126, 127)
 
 
 def label_here(job: Job) -> str:
-    """The target as this machine finds it: a worker elsewhere that lacks the recipe's file has the recipe by name."""
+    """The target's name on this machine: the recipe's file, or its name on a worker without the file."""
     return f"{job.path if Path(job.path).is_file() else job.recipe}:{job.variant}"
 
 
 def bench_command(job: Job, records: str, on: str = "", device: str = "") -> list[str]:
-    """The words of the call."""
+    """The command line."""
     words = [*own_module("reprokit"), "bench", label_here(job), job.benchmark, "--json"]
     words += [f"--param={name}={yaml.scalar(value)}" for name, value in job.params.items()]
     words += [f"--warm-up={job.warm_up}", f"--records={records}"]
@@ -50,7 +50,7 @@ class ProcessResult:
 
 @dataclass
 class BenchProcesses:
-    """Runs processes, and can end those that run. `stopped` is set then: no new one starts."""
+    """Run processes until `stop` interrupts them and sets `stopped`; then no new one starts."""
 
     stopped: bool = False
     _running: set[subprocess.Popen[bytes]] = field(default_factory=set)
@@ -68,7 +68,7 @@ class BenchProcesses:
     def _run(self, words: Sequence[str]) -> ProcessResult:
         if self.stopped:
             return ProcessResult("", "cancelled", True)
-        # A session of its own: Ctrl-C interrupts only the sweep, which then stops its processes in order.
+        # In its own session, so that Ctrl-C interrupts only the sweep, which then stops its processes.
         process = subprocess.Popen(
             words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )
@@ -86,7 +86,7 @@ class BenchProcesses:
         return result_of(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def stop(self) -> None:
-        """Interrupt what runs, as Ctrl-C does: containers are stopped."""
+        """Interrupt all processes as Ctrl-C does; they stop their containers."""
         self.stopped = True
         running = list(self._running)
         for process in running:
@@ -97,13 +97,13 @@ class BenchProcesses:
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """As Ctrl-C on a terminal: `reprokit bench` stops its container then."""
+    """Send SIGINT, on which `reprokit bench` stops its container."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process of a session of its own that still runs, with its children."""
+    """End a running process with its own session, and its children."""
     if process.poll() is None:
         interrupt(process)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -115,10 +115,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def result_of(code: int, out: str, err: str) -> ProcessResult:
-    """The result of an exit code and both streams."""
+    """Make a result of an exit code and both streams."""
     if code == 0:
         return ProcessResult(out)
     lines = [line.strip() for line in err.splitlines() if line.strip()]
-    said = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
-    what = said[0][:500] if said else f"it ended with exit code {code}"
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")] or lines[-1:]
+    what = errors[0][:500] if errors else f"it ended with exit code {code}"
     return ProcessResult("", what, code < 0 or code in _LOST)

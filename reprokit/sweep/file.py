@@ -1,4 +1,4 @@
-"""A sweep's file, which may come from a stranger: its schema, and errors with file and line."""
+"""The file of a sweep, which may be a stranger's: its schema, and errors with file and line."""
 
 from __future__ import annotations
 
@@ -58,15 +58,15 @@ def load(path: Path) -> SweepFile:
     if not isinstance(document.data, dict):
         raise UsageError("a sweep is a mapping of fields", str(path), "see `reprokit help sweep`")
     try:
-        found = SweepFile.model_validate(document.data)
+        sweep = SweepFile.model_validate(document.data)
     except ValidationError as error:
         raise explained(error, document, SweepFile, "`reprokit help sweep` lists all fields") from None
-    for number, run in enumerate(found.runs):
-        combinations = prod(len(values) for values in run.parameters.values()) * found.repeats
+    for number, run in enumerate(sweep.runs):
+        combinations = prod(len(values) for values in run.parameters.values()) * sweep.repeats
         if combinations > MOST_JOBS:
             at = document.line(("runs", number, "parameters"))
             raise too_many(combinations, f"{path}:{at}")
-    return found
+    return sweep
 
 
 def too_many(count: int, where: str) -> UsageError:

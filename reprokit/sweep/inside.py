@@ -1,6 +1,6 @@
-"""Measure a job if no engine is: in a container that the cluster started, or through one that it starts.
+"""Measure a job without an engine, in the cluster's container of the image.
 
-This module, run with FOLDER TASK, is what a task of a Slurm job array runs.
+A task of a Slurm job array runs this module with the arguments FOLDER TASK.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SHOWN = 400
 
 
 def in_image(job: Job, prefix: Sequence[str] = ()) -> ProcessResult:
-    """Measure a job; `prefix` are words before each command that run it in the image.
+    """Measure a job; `prefix` is the command that runs other commands in the image.
 
-    The result is `lost` if not even `true` runs there.
+    The result is `lost` if even `true` fails there.
     """
     run = partial(execute, prefix)
     started = run(["true"], workdir="/")
@@ -71,7 +71,7 @@ def execute(
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Completed:
-    """As `container.execute.execute`, for a command of this machine. Nothing is logged, and no output is streamed."""
+    """As `container.execute.execute`, but with `prefix`, and without a log and streamed output."""
     words = [*prefix, "sh", "-c", f'cd {shlex.quote(workdir or ".")} && exec "$@"', "sh", *argv]
     process = subprocess.Popen(
         words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
@@ -95,19 +95,19 @@ def _present(run: Execute, workdir: str, file: Input) -> None:
         raise Absent(f"the data {file.data} is not in the workspace", file.path, "copy it there")
 
 
-def answer_of(found: ProcessResult) -> dict[str, Any]:
-    """What a task of a job array writes: the result and its node."""
+def answer_of(result: ProcessResult) -> dict[str, Any]:
+    """The answer file's content: the result and its node."""
     node = os.environ.get("SLURMD_NODENAME", "")
-    return {"node": node, "output": found.output, "error": found.error, "lost": found.lost, "log": found.log}
+    return {"node": node, "output": result.output, "error": result.error, "lost": result.lost, "log": result.log}
 
 
 def main(folder: str, task: str) -> None:
-    """Run a job of a folder that the sweep made, and write its answer there in one step."""
+    """Run a job from the sweep's folder, and write its answer there atomically."""
     content = json.loads(Path(folder, "jobs.json").read_text(encoding="utf-8"))
     prefix = ["env", f"REPROKIT_IMAGE={content['image']}", "bash", f"{folder}/image.sbatch"]
-    found = in_image(Job(**content["jobs"][int(task)]), prefix)
+    result = in_image(Job(**content["jobs"][int(task)]), prefix)
     part = Path(folder, "answers", f"{task}.part")
-    part.write_text(json.dumps(answer_of(found)), encoding="utf-8")
+    part.write_text(json.dumps(answer_of(result)), encoding="utf-8")
     part.replace(part.with_suffix(".json"))
 
 

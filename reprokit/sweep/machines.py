@@ -1,6 +1,6 @@
-"""Jobs on machines: on this one, or on nodes, for each of which `reprokit bench --on NODE` runs here.
+"""Run jobs on this machine, or by `reprokit bench --on NODE` on nodes.
 
-Each GPU runs one job at a time, and a job without a GPU has its machine to itself.
+Each GPU runs one job at a time; a job without a GPU has its machine to itself.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from reprokit.sweep.bench_process import BenchProcesses, ProcessResult
 from reprokit.sweep.plan import Job
 from reprokit.sweep.run import JobAnswer, JobPlace
 
-_WHOLE = ""  # in place of a GPU: the machine as a whole
+_WHOLE = ""  # instead of a GPU: the whole machine
 _LIMIT_S = 30.0
-# Each GPU that a node names has a process here; no machine has so many.
+# Each reported GPU gets a process on this machine; no node has more.
 _MOST_GPUS = 64
-# A place that loses so many jobs of a recipe's variant in a row gets no more of them. Jobs of others still go there:
-# the cause may be the recipe, such as data that can no longer be downloaded.
+# After so many lost jobs of a variant in a row, a place gets no more of that variant. It still gets other jobs: the
+# cause may be the recipe, such as data that can no longer be downloaded.
 _MOST_LOST = 3
 
 
@@ -84,7 +84,7 @@ class PlaceRunner:
         return [place for place in self.places if self._lost[place.key, job.label] < _MOST_LOST]
 
     def _free(self, job: Job, place: JobPlace) -> str | None:
-        """The GPU for a job, `_WHOLE` for one that has the place to itself, None if it must wait."""
+        """The GPU for a job, `_WHOLE` for the whole place, None if the job must wait."""
         used = {device for key, device in self._busy if key == place.key}
         if job.gpu != "none" and place.gpus:
             return None if _WHOLE in used else next((gpu for gpu in place.gpus if gpu not in used), None)
@@ -93,7 +93,7 @@ class PlaceRunner:
     def _run(self, job: Job, place: JobPlace, device: str) -> None:
         try:
             result = self._measure(job, place, device)
-        except Exception as error:  # an error of this thread would end nothing, and the sweep would wait for ever
+        except Exception as error:  # else the sweep would wait for ever
             result = ProcessResult("", f"{type(error).__name__}: {error}", True)
         self._answers.put((JobAnswer(job, place, result.output, result.error, result.lost), device))
 
@@ -127,7 +127,7 @@ def this_machine() -> PlaceRunner:
 
 
 def nodes_of(names: Sequence[str], where: str) -> list[Node]:
-    """The nodes by name. Raises UsageError for one that no configuration of the user names.
+    """The nodes by name. Raises UsageError for a node that is not in the user's configuration.
 
     The file may come from a stranger, who must not choose the addresses that the user's keys log in to.
     """
@@ -143,7 +143,7 @@ def nodes_of(names: Sequence[str], where: str) -> list[Node]:
 
 
 def on_nodes(nodes: Sequence[Node]) -> PlaceRunner:
-    """A runner on the nodes that answer; the others are named, and a second name of one machine."""
+    """A runner on the nodes that answer; reports the others, and second names of a machine."""
     places = []
     machines: dict[str, str] = {}
     for answer in survey.survey(nodes, _LIMIT_S):

@@ -1,4 +1,4 @@
-"""The jobs of a sweep: one combination each, in a shuffled order, without those that have a record."""
+"""The jobs of a sweep: one for each combination, shuffled, without those that have a record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Job:
     """One call of `reprokit bench`; `id` is a hash of everything that it measures.
 
     `gpu` is "required", "optional" or "none". `avoid` are places where it failed. `image` is the digest of the image in
-    which a cluster runs it without an engine; nobody knows then by which lock it was built, and `lock_hash` is empty.
+    which a cluster runs it without an engine; its lock is then unknown, and `lock_hash` is empty.
     """
 
     id: str
@@ -61,22 +61,22 @@ class Job:
 
 @dataclass(frozen=True)
 class SweepPlan:
-    """`jobs` are to run, in this order; `known` are the seconds that each of these took before, by `Job.title`."""
+    """`jobs` are to run, in this order; `expected_s` are the seconds by `Job.title`, from earlier runs."""
 
     jobs: Sequence[Job]
     done: int
-    known: Mapping[str, float] = field(default_factory=dict)
+    expected_s: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def seconds(self) -> float | None:
-        """The machine time of all jobs; those that never ran count as the average of the others. None if unknown."""
-        times = [self.known[job.title] for job in self.jobs if job.title in self.known]
+        """The machine time of all jobs, None if unknown. Jobs that never ran count as the average of the others."""
+        times = [self.expected_s[job.title] for job in self.jobs if job.title in self.expected_s]
         return statistics.fmean(times) * len(self.jobs) if times else None
 
     @property
     def unknown(self) -> int:
         """Jobs that never ran."""
-        return sum(job.title not in self.known for job in self.jobs)
+        return sum(job.title not in self.expected_s for job in self.jobs)
 
 
 def jobs_of(
@@ -84,12 +84,12 @@ def jobs_of(
     where: str,
     image_of: Callable[[Target], str] = lambda target: "",
 ) -> list[Job]:
-    """All jobs of a sweep, shuffled by its seed. Raises UsageError, also for too many, and for one named twice.
+    """All jobs of a sweep, shuffled by its seed. Raises UsageError, also for too many jobs, or a job named twice.
 
     `image_of` is as `Job.image`.
     """
-    found: dict[str, Job] = {}
-    images: dict[tuple[Path, str], str] = {}  # to find a digest may take reading gigabytes
+    by_id: dict[str, Job] = {}
+    images: dict[tuple[Path, str], str] = {}  # a digest may require reading gigabytes
     for run in sweep.runs:
         for target in _targets(run):
             variant = (target.path, target.variant_name)
@@ -97,19 +97,19 @@ def jobs_of(
                 images[variant] = image_of(target)
             check_names(target.label, benchmarks(target, run.benchmarks).values(), run.parameters, where)
             for job in _jobs(sweep, run, target, where, images[variant]):
-                if job.id in found:
+                if job.id in by_id:
                     raise UsageError(f"{job.title} is named twice", where, "use `repeats` to measure more often")
-                found[job.id] = job
-                if len(found) > MOST_JOBS:
-                    raise too_many(len(found), where)
-    ordered = list(found.values())
-    # Neighbours in time share the machine's temperature and load, so no setting may have all its jobs together.
+                by_id[job.id] = job
+                if len(by_id) > MOST_JOBS:
+                    raise too_many(len(by_id), where)
+    ordered = list(by_id.values())
+    # Shuffle, because successive jobs share the machine's temperature and load.
     random.Random(sweep.seed).shuffle(ordered)
     return ordered
 
 
 def plan(jobs: Sequence[Job], records: Iterable[Record]) -> SweepPlan:
-    """What remains beside these records, and how long it takes by them."""
+    """The jobs without a record, and how long they take according to the records."""
     done: set[str] = set()
     seconds: dict[tuple[str, str, str], list[float]] = {}
     for record in records:
@@ -118,13 +118,13 @@ def plan(jobs: Sequence[Job], records: Iterable[Record]) -> SweepPlan:
         if record.seconds is not None and rounds:
             key = (record.recipe, record.variant, record.benchmark)
             seconds.setdefault(key, []).append(record.seconds / rounds)
-    rest = [job for job in jobs if job.id not in done]
-    known = {
+    due = [job for job in jobs if job.id not in done]
+    expected_s = {
         job.title: statistics.median(times) * (job.runs + job.warm_up)
-        for job in rest
+        for job in due
         if (times := seconds.get((job.recipe, job.variant, job.benchmark)))
     }
-    return SweepPlan(rest, len(jobs) - len(rest), known)
+    return SweepPlan(due, len(jobs) - len(due), expected_s)
 
 
 def _targets(run: SweepRun) -> list[Target]:
@@ -168,12 +168,12 @@ def _jobs(sweep: SweepFile, run: SweepRun, target: Target, where: str, image: st
 
 
 def _inputs(target: Target) -> tuple[str, str]:
-    """The hash of the lock, "" without one, and that of all inputs of the image."""
+    """The hash of the lock ("" without a lock) and of all inputs of the image."""
     lock = variant_lock(target)
     lock_hash = lock.hash if lock else ""
     return lock_hash, key_of({"dockerfile": render(target).digest, "lock": lock_hash})
 
 
 def _settings(target: Target) -> dict[str, Any]:
-    """What a container has by recipe, and not by the image; without defaults."""
+    """The container settings that come from the recipe instead of the image; without defaults."""
     return target.variant.model_dump(mode="json", include={"shm", "mounts"}, exclude_defaults=True)

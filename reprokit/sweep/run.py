@@ -1,6 +1,6 @@
-"""Run a plan: record each answer as it comes, once it is checked, and try what failed elsewhere.
+"""Run a plan: check and record each answer as it arrives, and retry failed jobs elsewhere.
 
-A worker may return records that are hostile, foreign, double or too many.
+A worker may return hostile, foreign, duplicate or too many records.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from reprokit.untrusted.documents import parsed
 
 ATTEMPTS = 3
 _MOST_RECORDS = 10_000
-# What a job's records must have as the plan has it, so that no answer of another job, or of another recipe of the same
-# name, is taken for it.
+# Fields of records that must equal the job's, so that no answer of another job, or of another recipe of the same name,
+# is accepted.
 _EQUAL = ("recipe", "variant", "benchmark", "command", "lock_hash")
 
 
 @dataclass(frozen=True)
 class JobPlace:
-    """A machine that runs jobs. `name` is its alias in records, "" for this machine; `key` tells it from others.
+    """A machine that runs jobs. `name` is its alias in records, "" for this machine; `key` is unique.
 
     `gpus` are its GPUs as `--gpus device=` names them.
     """
@@ -45,8 +45,8 @@ class JobPlace:
 class JobAnswer:
     """`output` is what `reprokit bench --json` printed, not yet checked; `error` says why there is none.
 
-    `lost` means that the place failed and not the benchmark; `final` that no other place can run the job. `log` is the
-    end of what the container runtime printed, if it failed.
+    `lost` means that the place failed, not the benchmark; `final` that no other place can run the job. `log` is the end
+    of the container runtime's output, if it failed.
     """
 
     job: Job
@@ -59,22 +59,22 @@ class JobAnswer:
 
 
 class Runner(Protocol):
-    """Jobs may be submitted while results are read: a failed one again, with places to avoid."""
+    """Runs jobs. Failed jobs may be submitted again while results are read, with places to avoid."""
 
     def submit(self, jobs: Sequence[Job]) -> None: ...
 
     def results(self) -> Iterator[JobAnswer]:
-        """The answers as they come, until no job is left."""
+        """Yield answers as they arrive, until no job is left."""
         ...
 
     def cancel(self) -> None:
-        """End what runs; no answer comes any more."""
+        """End all running jobs; no more answers arrive."""
         ...
 
 
 @dataclass(frozen=True)
 class FailedJob:
-    """A job without a record, what each attempt said, and the log of the last one."""
+    """A job without a record, the reason of each failed attempt, and the log of the last one."""
 
     job: Job
     reasons: Sequence[str]
@@ -86,14 +86,14 @@ class FailedJob:
 
 @dataclass
 class SweepResult:
-    """What has come of a plan so far."""
+    """The results of a plan so far."""
 
     recorded: int = 0
     failed: list[FailedJob] = field(default_factory=list)
 
 
 def records_of(answer: JobAnswer) -> list[Record]:
-    """The records, with the job and the alias of the place. Raises ValueError, which says what is wrong with them."""
+    """The records, with the job and the alias of the place. Raises ValueError for wrong records."""
     if len(answer.output) > MOST_OUTPUT:
         raise ValueError(f"its answer is longer than {MOST_OUTPUT >> 20} MiB")
     try:
@@ -102,14 +102,14 @@ def records_of(answer: JobAnswer) -> list[Record]:
         raise ValueError(error.message) from None
     except ValueError:
         raise ValueError("its answer is not JSON") from None
-    found = data.get("records") if isinstance(data, dict) else None
-    if not isinstance(found, list):
+    entries = data.get("records") if isinstance(data, dict) else None
+    if not isinstance(entries, list):
         raise ValueError("its answer has no records")
-    if not found:
+    if not entries:
         raise ValueError(_reason(data) or "it measured nothing")
-    if len(found) > _MOST_RECORDS:
-        raise ValueError(f"its answer has {len(found)} records, more than {_MOST_RECORDS}")
-    records = [_record(each, number) for number, each in enumerate(found, 1)]
+    if len(entries) > _MOST_RECORDS:
+        raise ValueError(f"its answer has {len(entries)} records, more than {_MOST_RECORDS}")
+    records = [_record(entry, number) for number, entry in enumerate(entries, 1)]
     seen = set()
     for record in records:
         for name in _EQUAL:
@@ -117,8 +117,8 @@ def records_of(answer: JobAnswer) -> list[Record]:
                 raise ValueError(f"it returned a record of another {name}: {_short(theirs)}, not {_short(ours)}")
         for name, value in answer.job.params.items():
             printed = record.params.get(name)
-            # The program may print a variable that it was given in another way: 'true' for True. Records of `tune`, and
-            # of older workers, have no variables.
+            # The program may print a variable differently: 'true' for True. Records of `tune` and of older workers
+            # have no variables.
             given = record.variables.get(name, printed)
             if not _same(given, value) or not has_params(record.params, {name: value}):
                 theirs = printed if _same(given, value) else given
@@ -139,7 +139,7 @@ def _record(data: Any, number: int) -> Record:
 
 
 def _reason(data: Mapping[str, Any]) -> str:
-    """Why nothing was measured, as `reprokit bench --json` says it."""
+    """The reason of `reprokit bench --json` why nothing was measured."""
     for part in (data.get("failed"), data.get("left_out")):
         if isinstance(part, list) and part and isinstance(part[0], dict):
             return str(part[0].get("reason", ""))[:500]
@@ -147,7 +147,7 @@ def _reason(data: Mapping[str, Any]) -> str:
 
 
 def _same(theirs: Any, ours: Any) -> bool:
-    """Equal in type, too: True and 1 are equal in Python."""
+    """Whether two values are equal, also in type: True == 1 in Python."""
     return type(theirs) is type(ours) and theirs == ours
 
 
@@ -164,7 +164,7 @@ def run(
 ) -> SweepResult:
     """Run all jobs; `record(recipe, records)` stores those of one job, all or nothing, once `check` returned them.
 
-    An interrupt ends what runs, and is raised again; what was recorded stays.
+    An interrupt ends the running jobs and is raised again; records stay.
     """
     result = SweepResult()
     open_jobs = {job.id for job in jobs}
@@ -181,14 +181,14 @@ def run(
                 result.recorded += 1
                 open_jobs.discard(job.id)
             else:
-                said = reasons.setdefault(job.id, [])
-                said.append(f"{answer.place}: {error}" if answer.place.key else error)
-                if answer.final or len(said) >= ATTEMPTS:
-                    notify(f"{job.title} failed: {said[-1]}")
-                    result.failed.append(FailedJob(job, said, answer.log))
+                failures = reasons.setdefault(job.id, [])
+                failures.append(f"{answer.place}: {error}" if answer.place.key else error)
+                if answer.final or len(failures) >= ATTEMPTS:
+                    notify(f"{job.title} failed: {failures[-1]}")
+                    result.failed.append(FailedJob(job, failures, answer.log))
                     open_jobs.discard(job.id)
                 else:
-                    notify(f"{job.title} is tried again: {said[-1]}")
+                    notify(f"{job.title} is tried again: {failures[-1]}")
                     avoid = [answer.place.key] if answer.place.key else []
                     runner.submit([replace(job, avoid=(*job.avoid, *avoid))])
             progress(result)

@@ -1,6 +1,6 @@
 """Jobs as Slurm job arrays: each task measures one job in the recipe's image, by enroot and Pyxis or by Apptainer.
 
-The folder with scripts and answers is below reprokit's own, which the nodes share, as they do this reprokit.
+The scripts and answers are below reprokit's own folder, which the nodes share with this machine, like reprokit itself.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from reprokit.untrusted.limits import COMMAND_ANSWER
 # Slurm's default MaxArraySize is 1001.
 _MOST_TASKS = 1000
 _COMMAND_S = 60.0
-# If so many jobs of a variant, or all, are lost and no other job of it was not, the variant gets no more jobs.
+# If this many jobs of a variant, or all, were lost and none succeeded, its other jobs are given up.
 _MOST_LOST = 3
-# How long a file of an ended task may need to be seen through a network file system.
+# How long a network file system may take to show the file of an ended task.
 _SEEN_S = 15.0
 _MOST_ERROR = 500
 _NODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
@@ -63,7 +63,7 @@ def command(words: Sequence[str]) -> str:
 
 @dataclass
 class _Array:
-    """A job array: its number, its folder, the jobs by task that have not answered, and when each of them ended.
+    """A job array: its number and folder, its unanswered jobs by task, and when each of them ended.
 
     `clean` is False once a job has failed.
     """
@@ -76,12 +76,12 @@ class _Array:
 
 
 class SlurmRunner:
-    """`command` runs a command of Slurm, which is asked every `poll_s` seconds."""
+    """Run jobs as Slurm job arrays. `command` runs a command of Slurm; it is polled every `poll_s` seconds."""
 
     def __init__(self, poll_s: float = 5.0, command: Command = command) -> None:
         self._poll_s, self._command = poll_s, command
         self._arrays: list[_Array] = []
-        # Jobs by variant: all, and those that were lost; variants with a job that was not lost.
+        # By variant: all jobs, and the lost jobs; then the variants with a job that was not lost.
         self._all: dict[str, set[str]] = {}
         self._lost: dict[str, set[str]] = {}
         self._begun: set[str] = set()
@@ -102,7 +102,7 @@ class SlurmRunner:
                     yield self._judged(answer)
             yield from self._refused()
             for array in self._arrays:
-                if not array.jobs and array.clean:  # otherwise the output of its tasks may explain the failure
+                if not array.jobs and array.clean:  # else keep the tasks' output, which may explain the failure
                     shutil.rmtree(array.folder, ignore_errors=True)
             self._arrays = [array for array in self._arrays if array.jobs]
             if self._arrays:
@@ -115,11 +115,11 @@ class SlurmRunner:
     def _cancel(self, array: _Array) -> None:
         try:
             self._command(["scancel", array.number])
-        except EngineError as error:  # the others are to be cancelled, too
+        except EngineError as error:  # still cancel the others
             notify(f"the job array {array.number} still runs: {error.message}")
 
     def _judged(self, answer: JobAnswer) -> JobAnswer:
-        """The answer; it is final if all jobs of its variant were lost so far."""
+        """The answer, final if all jobs of its variant were lost so far."""
         label = answer.job.label
         if not answer.lost:
             self._begun.add(label)
@@ -161,7 +161,7 @@ class SlurmRunner:
         return _Array(number, folder, dict(enumerate(jobs)))
 
     def _excluded(self, job: Job) -> list[str]:
-        """The nodes if a job failed, unless there is no other."""
+        """The nodes on which a job failed, unless there are no others."""
         if not job.avoid:
             return []
         nodes = self._command(["sinfo", "--noheader", "--Node", "--format=%N"]).split()
@@ -182,15 +182,15 @@ class SlurmRunner:
                 yield answer
 
     def _tasks(self, array: _Array) -> set[int]:
-        """The tasks of an array that wait or run; all that have not answered if Slurm does not reply."""
+        """The waiting and running tasks of an array; all unanswered tasks if Slurm fails."""
         try:
-            found = self._command(["squeue", "--noheader", "--array", f"--jobs={array.number}", "--format=%K"])
+            tasks = self._command(["squeue", "--noheader", "--array", f"--jobs={array.number}", "--format=%K"])
         except EngineError as error:
-            if "Invalid job id" in error.message:  # what is over is forgotten after some minutes
+            if "Invalid job id" in error.message:  # Slurm forgets ended jobs after some minutes
                 return set()
             notify(error.message)
             return set(array.jobs)
-        return {int(word) for word in found.split() if re.fullmatch("[0-9]{1,9}", word)}
+        return {int(word) for word in tasks.split() if re.fullmatch("[0-9]{1,9}", word)}
 
 
 def image_digest(target: Target) -> str:
@@ -209,7 +209,7 @@ def image_file(target: Target) -> Path:
 
 
 def array_options(tool: ToolJob, jobs: Sequence[Job], folder: Path) -> list[str]:
-    """What sbatch is asked for. A job that needs no GPU has its node to itself."""
+    """The options of sbatch. A job without a GPU gets its node exclusively."""
     options = [*slurm.options(tool), f"--array=0-{len(jobs) - 1}", f"--output={folder}/%a.out"]
     share = "--gpus=1" if jobs[0].gpu == "required" else "--exclusive"
     return [*(option for option in options if option != share), share]
@@ -230,19 +230,19 @@ def _answer(folder: Path, name: str, job: Job) -> JobAnswer | None:
         return None
     except (OSError, UsageError, ValueError, LookupError, TypeError):
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
-    if not all(isinstance(each, str) for each in (node, output, error, log)):
+    if not all(isinstance(value, str) for value in (node, output, error, log)):
         return JobAnswer(job, JobPlace(""), error="the task's answer is not valid")
     place = JobPlace(node if _NODE.fullmatch(node) else "", alias(node))
     return JobAnswer(job, place, output, error[:_MOST_ERROR], data.get("lost") is True, log=log)
 
 
 def alias(node: str) -> str:
-    """A name for records, which contain no host names: equal for equal nodes."""
+    """An alias of a node for records, which contain no host names."""
     return f"slurm-{hashlib.sha256(node.encode()).hexdigest()[:6]}"
 
 
 def _printed(folder: Path, task: int) -> str:
-    """What a task printed; empty if it printed nothing, or very much."""
+    """The output of a task; "" if it is empty or too large."""
     try:
         with files.Folder(folder) as opened:
             return opened.read(f"{task}.out", MOST_OUTPUT).decode(errors="replace")

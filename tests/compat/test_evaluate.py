@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from reprokit.compat.evaluate import evaluate
 from reprokit.compat.facts import bundled
 from reprokit.compat.gpu import parse_gpu
-from reprokit.compat.known import releases, suggestions
 from reprokit.compat.model import PURPOSES, SEVERITIES, Finding, KnownHost, ResolvedVersion, Stack
+from reprokit.compat.releases import releases, suggestions
 from tests.support.stacks import check
 
 

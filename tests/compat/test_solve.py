@@ -13,8 +13,8 @@ import pytest
 from reprokit.compat.evaluate import evaluate, judge
 from reprokit.compat.facts import bundled
 from reprokit.compat.gpu import parse_gpu
-from reprokit.compat.known import releases
 from reprokit.compat.model import PURPOSES, Stack
+from reprokit.compat.releases import releases
 from reprokit.compat.solve import Conflicts, PinOption, choices, solve
 from reprokit.compat.view import View
 from tests.support.stacks import stack

@@ -17,12 +17,12 @@ def test_what_is_read_cannot_report_under_another_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("reprokit:module 9.9\n\\033[31m %s $(id)\nlast without end")
     found = LocalShell(str(tmp_path)).ask('cat "$ROOT/file" | say card')
     assert found.all("card") == ["reprokit:module 9.9", "\\033[31m %s $(id)", "last without end"]
-    assert found.all("module") == [] and found.one("module") == "" and found.number("module") is None
+    assert found.all("module") == [] and found.first("module") == "" and found.number("module") is None
 
 
 def test_long_lines_are_cut_and_numbers_are_small() -> None:
     found = LocalShell().ask("printf '%9000d\\n' 1 | say long; echo 99999999999999999999 | say number")
-    assert len(found.one("long")) < 500 and found.number("number") is None
+    assert len(found.first("long")) < 500 and found.number("number") is None
 
 
 @pytest.mark.slow

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.base import ParsedBase
-from reprokit.compat.known import matching_releases
 from reprokit.compat.model import COMPILE
+from reprokit.compat.releases import matching_releases
 from reprokit.compat.rule import CompatRule, Problem, Verdict, error, info, rule, unknown, warning
 from reprokit.compat.version import begins, key, overlap, parts
 from reprokit.compat.view import View
@@ -42,7 +42,7 @@ def _nvidia(view: View, base: ParsedBase) -> Iterator[Verdict]:
             yield error("NVIDIA deleted the tag `latest` of nvidia/cuda", sources)
         return
     version = base.implied.get("cuda", "")
-    # The tag of a two-component 11.0 is deleted, that of 11.0.3 is not: exact for three-component entries.
+    # The tag 11.0 is deleted, 11.0.3 is not: entries of three numbers match exactly.
     for row in facts.deleted:
         for deleted in row.versions:
             prefix_counts = deleted.count(".") == 1 and deleted != "11.0"
@@ -76,7 +76,7 @@ def _nvidia(view: View, base: ParsedBase) -> Iterator[Verdict]:
 
 @rule("base-flavour", changes="base", purposes=COMPILE)
 def flavour(view: View) -> Iterator[Problem]:
-    """Compiling needs nvcc, which only devel images have."""
+    """An image without nvcc, which only devel images have, cannot compile."""
     base = view.base
     if base and base.flavour in ("base", "runtime"):
         reason = f"a {base.flavour} image has no nvcc and no headers; compiling needs the devel image"
@@ -94,8 +94,8 @@ def _contradiction(name: str) -> CompatRule:
         if not base or not implied or not pinned:
             return
         if name == "distro":
-            known = matching_releases(view.facts, name, pinned)
-            same = known in ((), matching_releases(view.facts, name, implied))
+            releases = matching_releases(view.facts, name, pinned)
+            same = releases in ((), matching_releases(view.facts, name, implied))
         else:
             same = not parts(pinned) or overlap(pinned, implied)
         if not same:

@@ -44,14 +44,14 @@ gcc = combination_rule("cuda-gcc", of="cuda gcc", purposes=COMPILE)(judge_gcc)
 def clang(view: View, release: str, version: str) -> Iterator[Verdict]:
     toolkit = view.facts.cuda.toolkits[series(release)]
     newest, oldest = toolkit.clang.newest(release), toolkit.clang.min
-    # "8.0" is the whole of clang 8; before 4 the second number counts.
+    # "8.0" means all of clang 8; before clang 4 the second number counts.
     if not at_most(version, newest if key(newest)[0] < 4 else series(newest, 1)):
         reason = f"nvcc of CUDA {release} accepts clang up to {newest}, not {version}"
     elif older(version, oldest):
         reason = f"nvcc of CUDA {release} needs clang {oldest} or later, not {version}"
     else:
         return
-    # Beside a gcc, clang is not the compiler that nvcc calls.
+    # With a gcc pin, nvcc calls gcc instead of clang.
     if view.pin("gcc"):
         yield Verdict("info", f"{reason}; gcc is pinned too, so let nvcc use gcc", toolkit.source_host)
     yield error(reason, toolkit.source_host)
@@ -66,8 +66,8 @@ def standard(view: View, release: str, cxx: str) -> Iterator[Verdict]:
 
 @rule("cuda-default-gcc", changes="cuda distro", purposes=COMPILE)
 def default_gcc(view: View) -> Iterator[Problem]:
-    """No compiler is pinned, so nvcc finds the distribution's."""
-    cuda, distro = view.known("cuda"), view.known("distro")
+    """CUDA with the distribution's gcc, if no compiler is pinned."""
+    cuda, distro = view.known_pin("cuda"), view.known_pin("distro")
     if cuda is None or distro is None or view.pin("gcc") or view.pin("clang"):
         return
     name = distro.versions[0]
@@ -87,14 +87,14 @@ def cuda_driver(view: View) -> Iterator[Problem]:
         return
     for subjects, verdict in problems(view, ("cuda", "driver"), judge_driver):
         yield Problem(subjects, _in_image(view, verdict))
-    torch = view.known("torch")
+    torch = view.known_pin("torch")
     if torch and view.stack.purpose in ("run", "compile") and not torch.from_base:
         verdict = combined(
             (w.label, judge_driver(view, w.cuda, driver))
             for w in view.torch_wheels()
             if w.cuda and not w.uncertain and series(w.cuda) in view.facts.cuda.toolkits
         )
-        # A wheel of CUDA 11 or later runs on its family's oldest driver; what it cannot do there matters to few.
+        # Wheels of CUDA 11 or later run on the oldest driver of their family; few programs need more.
         if verdict and verdict.severity == "error":
             yield Problem((torch.label, f"driver={driver}"), _in_image(view, verdict))
 
@@ -150,9 +150,9 @@ def judge_driver(view: View, release: str, driver: str) -> Iterator[Verdict]:
 
 @combination_rule("gpu-driver", of="gpu driver", changes="driver", purposes=GPU)
 def gpu_driver(view: View, gpu: KnownGpu, driver: str) -> Iterator[Verdict]:
-    """A driver from before the GPU, or from after its support ended.
+    """A driver older than the GPU, or newer than the last one for it.
 
-    The first branch of drivers for a GPU is that which came with the first CUDA for its capability.
+    The first driver branch for a GPU is that of the first CUDA with its capability.
     """
     toolkits, facts, branch = view.facts.cuda.toolkits, view.facts.gpus, int(series(driver, 1))
     last = facts.last_driver.get(_dot(gpu.sm), "")
@@ -181,7 +181,7 @@ def required(view: View) -> Iterator[Problem]:
 @rule("cuda-compat-geforce", changes="driver", purposes=GPU)
 def geforce(view: View) -> Iterator[Problem]:
     """cuda-compat inside an image, on a GeForce card with a driver older than the toolkit's."""
-    driver, cuda, base = view.driver, view.known("cuda"), view.base
+    driver, cuda, base = view.driver, view.known_pin("cuda"), view.base
     if driver is None or cuda is None or base is None or base.kind != "nvidia_cuda":
         return
     verdicts = [next(judge_driver(view, v, driver), None) for v in cuda.versions]
@@ -197,8 +197,8 @@ def geforce(view: View) -> Iterator[Problem]:
 
 @rule("cuda-compat-gpu", changes="base", purposes=GPU)
 def compat_gpu(view: View) -> Iterator[Problem]:
-    """cuda-compat inside an image, from a branch of drivers that supports the GPU no more."""
-    driver, cuda, base, facts = view.driver, view.known("cuda"), view.base, view.facts.gpus
+    """cuda-compat inside an image, from a driver branch that no longer supports the GPU."""
+    driver, cuda, base, facts = view.driver, view.known_pin("cuda"), view.base, view.facts.gpus
     if driver is None or cuda is None or base is None or base.kind != "nvidia_cuda":
         return
     shipped = min((s for v in cuda.versions if (s := _shipped(view, v))), key=key, default="")
@@ -275,7 +275,7 @@ def _renumbered(view: View, gpu: KnownGpu, toolkit: Toolkit) -> int | None:
 
 
 def _portable(view: View, gpu: KnownGpu, sms: Iterable[int]) -> list[int]:
-    """Those of `sms` whose cubins run on the GPU: same major, not above it, and neither of the two a Tegra."""
+    """The `sms` whose cubins run on the GPU: same major, not newer, and neither a Tegra."""
     tegra = {int(c.replace(".", "")) for c in view.facts.gpus.tegra}
     return [] if gpu.sm in tegra else [s for s in sms if s not in tegra]
 
@@ -287,7 +287,7 @@ def runs_on(view: View, gpu: KnownGpu, sms: Iterable[int]) -> bool:
 
 
 def _first_cuda(view: View, gpu: KnownGpu) -> str | None:
-    """The oldest known CUDA whose nvcc supports the GPU's capability."""
+    """The oldest CUDA of the facts whose nvcc supports the GPU's capability."""
     return min((v for v, t in view.facts.cuda.toolkits.items() if gpu.sm in t.sm), key=key, default=None)
 
 

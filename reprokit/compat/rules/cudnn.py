@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import TorchWheel, cuda_of_build
 from reprokit.compat.model import CODE, KnownGpu
+from reprokit.compat.releases import TorchWheel, cuda_of_build
 from reprokit.compat.rule import Problem, Verdict, combination_rule, combined, error, rule, warning
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import at_most, begins, key, overlap, series
@@ -15,12 +15,12 @@ from reprokit.compat.view import View
 
 @rule("cudnn-cuda", changes="cudnn cuda")
 def cudnn_cuda(view: View) -> Iterator[Problem]:
-    cudnn, cuda = view.known("cudnn"), view.known("cuda")
+    cudnn, cuda = view.known_pin("cudnn"), view.known_pin("cuda")
     if cudnn is None or cuda is None or (cudnn.from_base and cuda.from_base):
         return
     minors = dict.fromkeys(map(series, cuda.versions))
     judged = {(d, c): [*_judge(view, d, c)] for d in cudnn.versions for c in minors}
-    # A partial cuDNN pin means the release that fits: any that does will do.
+    # A partial cuDNN pin means any release that fits.
     if all(any(not judged[d, c] for d in cudnn.versions) for c in minors):
         return
     verdict = combined((f"cuDNN {d} with CUDA {c}", v) for (d, c), v in judged.items())
@@ -29,7 +29,7 @@ def cudnn_cuda(view: View) -> Iterator[Problem]:
 
 @combination_rule("torch-cudnn", of="torch_wheel cudnn", changes="cudnn", purposes=CODE)
 def torch_cudnn(view: View, wheel: TorchWheel, version: str) -> Iterator[Verdict]:
-    """A cuDNN beside the one inside torch, which refuses to start with an older one."""
+    """An installed cuDNN beside torch's own: torch refuses to start beside an older one."""
     pin, release = view.pin("cudnn"), view.facts.torch.releases[wheel.version]
     built = release.cudnn.get(wheel.build) or release.cudnn.get("all")
     if pin is None or pin.from_base or not built or not wheel.cuda:
@@ -61,9 +61,9 @@ def cudnn_gpu(view: View, version: str, gpu: KnownGpu) -> Iterator[Verdict]:
 
 @combination_rule("torch-cudnn-gpu", of="torch_wheel gpu", changes="torch", purposes=CODE)
 def torch_cudnn_gpu(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
-    """The cuDNN inside torch, where it is known of this build."""
-    known = view.facts.torch.releases[wheel.version].cudnn
-    built = known.get(wheel.build) or (known.get("all") if gpu.capability[0] < 5 else None)
+    """The cuDNN inside torch with the GPU, if the facts have it for this build."""
+    by_build = view.facts.torch.releases[wheel.version].cudnn
+    built = by_build.get(wheel.build) or (by_build.get("all") if gpu.capability[0] < 5 else None)
     if built and wheel.cuda:
         oldest = built if isinstance(built, str) else min(built, key=key)
         yield from _too_old(view, f"cuDNN {oldest}, which is in {wheel.label},", oldest, gpu)
@@ -88,10 +88,10 @@ def _judge(view: View, cudnn: str, minor: str) -> Iterator[Verdict]:
     majors = {key(v)[0] for v in (*near, *(end for p in packages for end in (p.first, p.last)))}
     if not majors:
         return
-    known = ", ".join(sorted({series(v) for v in near}, key=key))
+    published = ", ".join(sorted({series(v) for v in near}, key=key))
     on_pypi = "".join(f"; on PyPI {p.first} to {p.last}" for p in packages)
     cuda = minor if major < 11 else str(major)
-    reason = f"cuDNN {cudnn} was not published for CUDA {minor}; published for CUDA {cuda}: {known}{on_pypi}"
+    reason = f"cuDNN {cudnn} was not published for CUDA {minor}; published for CUDA {cuda}: {published}{on_pypi}"
     sources = ["img_mirror_2025", *(s for p in packages for s in p.source)]
     impossible = key(cudnn)[0] not in majors or any(key(cudnn) > key(p.last) for p in packages)
     yield (error if impossible else warning)(reason, sources)
@@ -99,10 +99,10 @@ def _judge(view: View, cudnn: str, minor: str) -> Iterator[Verdict]:
 
 def _published(facts: Facts) -> list[tuple[str, str]]:
     """(CUDA, cuDNN) of NVIDIA's images, Debian's packages and torch's wheels."""
-    found = [(p.cuda, p.cudnn) for p in (*facts.cudnn.in_nvidia_images.pairs, *facts.cudnn.debian)]
+    pairs = [(p.cuda, p.cudnn) for p in (*facts.cudnn.in_nvidia_images.pairs, *facts.cudnn.debian)]
     for release in facts.torch.releases.values():
         for build, versions in release.cudnn.items():
             if build.startswith("cu"):
-                each = [versions] if isinstance(versions, str) else versions
-                found += [(cuda_of_build(build), version) for version in each]
-    return list(dict.fromkeys(found))
+                listed = [versions] if isinstance(versions, str) else versions
+                pairs += [(cuda_of_build(build), version) for version in listed]
+    return list(dict.fromkeys(pairs))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from reprokit.compat.facts import Facts
-from reprokit.compat.known import cuda_of_build
 from reprokit.compat.model import COMPILE
+from reprokit.compat.releases import cuda_of_build
 from reprokit.compat.rule import Problem, Verdict, combination_rule, error, needs, problems, rule, unknown, warning
 from reprokit.compat.rules.cuda import runs_on
 from reprokit.compat.rules.wheels import no_wheel, wheel_tag
@@ -53,7 +53,7 @@ def dgl_python(view: View, version: str, python: str) -> Iterator[Verdict]:
 
 @combination_rule("dgl-pypi", of="dgl")
 def available(view: View, version: str) -> Iterator[Verdict]:
-    """Releases that PyPI does not carry."""
+    """Releases that are not on PyPI."""
     pin, facts = view.pin("dgl"), view.facts.dgl.not_on_pypi
     build = pin.local if pin else ""
     if _python_tags(view.facts, version, build) is not None:
@@ -65,8 +65,8 @@ def available(view: View, version: str) -> Iterator[Verdict]:
 
 @rule("dgl-cuda", changes="cuda", purposes=("run",))
 def dgl_cuda(view: View) -> Iterator[Problem]:
-    """Prebuilt DGL that is to run on a GPU: there must be a build for the CUDA of the stack."""
-    dgl = view.known("dgl")
+    """A prebuilt DGL that has no build for the CUDA of the stack."""
+    dgl = view.known_pin("dgl")
     if dgl is None or not view.stack.gpus:
         return
     if not dgl.local and any(_python_tags(view.facts, v, "") is not None for v in dgl.versions):
@@ -98,7 +98,7 @@ def dgl_libraries(view: View, version: str, minor: str) -> Iterator[Verdict]:
 @rule("dgl-gpu", purposes=("run",))
 def dgl_gpu(view: View) -> Iterator[Problem]:
     """The device code measured inside DGL's last CUDA wheels on PyPI."""
-    dgl, pin = view.known("dgl"), view.known("cuda")
+    dgl, pin = view.known_pin("dgl"), view.known_pin("cuda")
     if dgl is None:
         return
     cuda = cuda_of_build(dgl.local) if dgl.local.startswith("cu") else (series(pin.versions[0]) if pin else "")

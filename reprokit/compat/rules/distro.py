@@ -10,7 +10,7 @@ from reprokit.compat.schema import rows_for
 from reprokit.compat.version import key, older, overlap, series
 from reprokit.compat.view import Pin, View
 
-# Programs of a distribution, and how many numbers of a version name a series.
+# Programs of a distribution: how many numbers of a version name a series.
 _SERIES = {"gcc": 1, "python": 2, "cmake": 2}
 
 
@@ -43,7 +43,7 @@ def llvm(view: View, version: str, name: str) -> Iterator[Verdict]:
 
 @rule("python-distro", changes="python distro")
 def python(view: View) -> Iterator[Problem]:
-    distro, pin = view.known("distro"), view.known("python")
+    distro, pin = view.known_pin("distro"), view.known_pin("python")
     if distro is None or pin is None or pin.from_base:
         return
     name, facts = distro.versions[0], view.facts.distros
@@ -64,7 +64,7 @@ def python(view: View) -> Iterator[Problem]:
 @rule("gcc-distro", changes="gcc distro")
 def gcc(view: View) -> Iterator[Problem]:
     """The compiler's package, and its libstdc++ against the distribution's."""
-    distro, pin = view.known("distro"), view.known("gcc")
+    distro, pin = view.known_pin("distro"), view.known_pin("gcc")
     if distro is None or pin is None:
         return
     name, facts = distro.versions[0], view.distro(distro.versions[0])
@@ -83,8 +83,8 @@ def gcc(view: View) -> Iterator[Problem]:
 
 def _judge_libstdcxx(view: View, gcc: str, name: str) -> Iterator[Verdict]:
     facts = view.distro(name)
-    known = view.facts.distros.glibcxx_by_gcc
-    needed = known.get(max((release for release in known if not older(gcc, release)), key=key, default=""))
+    by_gcc = view.facts.distros.glibcxx_by_gcc
+    needed = by_gcc.get(max((release for release in by_gcc if not older(gcc, release)), key=key, default=""))
     if not needed or not facts.glibcxx_max or key(needed) <= key(facts.glibcxx_max):
         return
     reason = (
@@ -97,7 +97,7 @@ def _judge_libstdcxx(view: View, gcc: str, name: str) -> Iterator[Verdict]:
 @rule("cmake-distro", changes="cmake distro")
 def cmake(view: View) -> Iterator[Problem]:
     """The distribution's CMake, unless a wheel brings another one."""
-    distro, pin = view.known("distro"), view.known("cmake")
+    distro, pin = view.known_pin("distro"), view.known_pin("cmake")
     if distro is None or pin is None or "cmake" in view.stack.resolved:
         return
     name = distro.versions[0]
@@ -111,13 +111,13 @@ def cmake(view: View) -> Iterator[Problem]:
 
 @rule("distro-release")
 def release(view: View) -> Iterator[Problem]:
-    """The series of a pin, but another release of it: a block takes what the distribution has, and refuses it."""
-    distro = view.known("distro")
+    """A pin of another release of the distribution's series: its block installs the distribution's, then refuses it."""
+    distro = view.known_pin("distro")
     name = distro.versions[0] if distro else ""
     if not name.partition(":")[2][:1].isdigit():
-        return  # what is not released yet gets newer ones
+        return  # an unreleased distribution still gets newer versions
     for program, numbers in _SERIES.items():
-        pin = None if program in view.stack.resolved else view.known(program)
+        pin = None if program in view.stack.resolved else view.known_pin(program)
         if distro is None or pin is None or pin.from_base:
             continue
         same = [v for v in offered(view, name, program) if series(v, numbers) == series(pin.text, numbers)]
@@ -128,17 +128,17 @@ def release(view: View) -> Iterator[Problem]:
 
 
 def offered(view: View, name: str, program: str) -> tuple[str, ...]:
-    """The versions of a program that a distribution has; () if the facts on it are about other programs."""
+    """The versions of a program in a distribution; () without facts about the program."""
     facts, llvm = view.distro(name), view.facts.llvm.archives.get(name)
     cuda = facts.cuda_package
-    found = {
+    versions = {
         "gcc": (*(v for v in facts.gcc_available if v != series(facts.gcc, 1)), facts.gcc),
         "python": (*(v for v in facts.python_available if v != facts.python), facts.python),
         "cmake": (facts.cmake,),
         "llvm": llvm.majors if llvm else (),
         "cuda": (cuda.cuda,) if cuda else (),
     }
-    return found.get(program, ())
+    return versions.get(program, ())
 
 
 def _has(view: View, name: str, pin: Pin) -> bool:
@@ -151,7 +151,7 @@ def _has(view: View, name: str, pin: Pin) -> bool:
 @rule("cuda-distro", changes="cuda distro", purposes=COMPILE)
 def cuda(view: View) -> Iterator[Problem]:
     """CUDA on a distribution whose base image does not contain it."""
-    distro, pin = view.known("distro"), view.known("cuda")
+    distro, pin = view.known_pin("distro"), view.known_pin("cuda")
     vendor = view.base and view.base.kind in ("nvidia_cuda", "pytorch")
     if distro is None or pin is None or pin.from_base or vendor:
         return
@@ -186,8 +186,8 @@ def cuda_glibc(view: View, release: str, name: str) -> Iterator[Verdict]:
 
 def _judge_image(view: View, version: str, name: str) -> Iterator[Verdict]:
     toolkit, ubuntu = view.facts.cuda.toolkits[series(version)], name.partition(":")[2]
-    known = (*toolkit.image_ubuntu, *toolkit.image_ubuntu_unverified)
-    if not known or ubuntu in known:
+    published = (*toolkit.image_ubuntu, *toolkit.image_ubuntu_unverified)
+    if not published or ubuntu in published:
         return
-    reason = f"NVIDIA published CUDA {series(version)} images for Ubuntu {', '.join(known)}, not for {ubuntu}"
+    reason = f"NVIDIA published CUDA {series(version)} images for Ubuntu {', '.join(published)}, not for {ubuntu}"
     yield warning(reason, toolkit.source_image)

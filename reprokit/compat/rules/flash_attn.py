@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.known import TorchWheel
 from reprokit.compat.model import CODE, COMPILE, KnownGpu
+from reprokit.compat.releases import TorchWheel
 from reprokit.compat.rule import Verdict, combination_rule, error, needs, warning
 from reprokit.compat.schema import rows_for
 from reprokit.compat.version import begins, older, series
@@ -32,7 +32,7 @@ def torch(view: View, version: str, release: str) -> Iterator[Verdict]:
 @combination_rule("flash-attn-wheel", of="flash_attn torch_wheel", changes="flash_attn torch",
                   purposes=("run", "import"))  # fmt: skip
 def wheel(view: View, version: str, built: TorchWheel) -> Iterator[Verdict]:
-    """Prebuilt wheels that were made with another torch than they are named after."""
+    """Prebuilt wheels that were built with another torch than their name states."""
     for row in rows_for(view.facts.flash_attn.broken_wheels, version):
         if begins(row.torch, built.version) and (not row.builds or built.build in row.builds):
             reason = f"the wheels of flash-attn {version} do not load with {built.label}: {row.text}"
@@ -48,7 +48,7 @@ def python(view: View, version: str, release: str) -> Iterator[Verdict]:
 
 @combination_rule("flash-attn-glibc", of="flash_attn distro")
 def glibc(view: View, version: str, name: str) -> Iterator[Verdict]:
-    """The C library of the prebuilt wheels; a build from source needs no certain one."""
+    """The C library that prebuilt wheels need; a build from source has no such bound."""
     has = view.distro(name)
     for row in rows_for(view.facts.flash_attn.series, version):
         if older(has.glibc, row.glibc):
@@ -71,7 +71,7 @@ def same_cuda(view: View, version: str, wheel: TorchWheel, minor: str) -> Iterat
 
 @combination_rule("flash-attn-gpu", of="flash_attn gpu", changes="flash_attn cuda", purposes=CODE)
 def gpu(view: View, version: str, card: KnownGpu) -> Iterator[Verdict]:
-    major, cuda_pin = card.capability[0], view.known("cuda")
+    major, cuda_pin = card.capability[0], view.known_pin("cuda")
     for row in rows_for(view.facts.flash_attn.series, version):
         if card.sm < int(row.cc_min.replace(".", "")):
             reason = f"flash-attn {version} needs compute capability {row.cc_min} or later, not sm_{card.sm}"

@@ -25,7 +25,7 @@ def _builds(view: View, name: str, version: str) -> Iterator[FrameworkBuild]:
 
 @combination_rules("{}-{}", of="{} {}", each=product(_SHOWN, ("cuda", "cudnn")), purposes=CODE)
 def library(view: View, name: str, library: str, version: str, release: str) -> Iterator[Verdict]:
-    """A framework with a library beside it; with one that does not fit it finds no GPU, or stops at the first use."""
+    """A framework with an installed library: if it does not fit, no GPU is found, or its first use fails."""
     for row in _builds(view, name, version):
         spec, shown = (row.cuda, "CUDA") if library == "cuda" else (row.cudnn, "cuDNN")
         if not SpecifierSet(spec).contains(release):
@@ -46,7 +46,7 @@ def driver(view: View, name: str, version: str, release: str) -> Iterator[Verdic
     for row in _builds(view, name, version):
         what = f"{_SHOWN[name]} {version}+{row.local}"
         yield from needs(what, "driver", row.driver_min, release, row.source)
-    if view.pin("cuda") is None:  # else `cuda-driver` judges that
+    if view.pin("cuda") is None:  # else `cuda-driver` judges it
         for row in _builds(view, name, version):
             yield from (v for v in judge_driver(view, row.built, release) if v.severity == "error")
 
@@ -63,7 +63,7 @@ def jax_links(view: View, version: str, release: str, driver: str) -> Iterator[V
 
 @combination_rules("{}-ptxas", of="{} cuda_minor gpu", each=("jax", "jaxlib"), changes="cuda", purposes=CODE)
 def ptxas(view: View, name: str, version: str, minor: str, card: KnownGpu) -> Iterator[Verdict]:
-    """What JAX compiles at run time, it assembles with the toolkit's ptxas, for the GPU's own capability."""
+    """JAX assembles code at run time with the toolkit's ptxas, which must support the GPU."""
     toolkit = view.facts.cuda.toolkits[minor]
     if card.sm > max(toolkit.sm):
         reason = f"{_SHOWN[name]} {version} compiles with ptxas of CUDA {minor}, which does not know sm_{card.sm}"
@@ -72,7 +72,7 @@ def ptxas(view: View, name: str, version: str, minor: str, card: KnownGpu) -> It
 
 @combination_rule("jaxlib-build", of="jaxlib", changes="jaxlib")
 def jaxlib_build(view: View, version: str) -> Iterator[Verdict]:
-    """A build that this release was not published in."""
+    """A build that was not published for this release."""
     pin = view.pin("jaxlib")
     rows = [row for row in view.facts.frameworks["jaxlib"] if pin and pin.local and row.local == pin.local]
     if pin and rows and not any(row.covers(version) for row in rows):

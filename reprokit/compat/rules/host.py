@@ -35,7 +35,7 @@ def disk(view: View) -> Iterator[Problem]:
 
 @rule("recipe-gpu", purposes=GPU)
 def gpu(view: View) -> Iterator[Problem]:
-    """A GPU older than all that a recipe is meant for."""
+    """A GPU older than all GPUs that a recipe is meant for."""
     for card in view.stack.gpus if view.stack.declared else ():
         least = min(view.stack.declared)
         if card.capability < least:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from reprokit.compat.known import releases
+from reprokit.compat.releases import releases
 from reprokit.compat.rule import Problem, Verdict, error, info, rule, unknown, warning
 from reprokit.compat.rules.distro import offered
 from reprokit.compat.schema import rows_for
@@ -32,7 +32,7 @@ def skipped(view: View) -> Iterator[Problem]:
 
 @rule("torch-index", changes="torch")
 def elsewhere(view: View) -> Iterator[Problem]:
-    """A torch that pip finds on no index without being told."""
+    """A torch that is on no index that pip uses by default."""
     pin = view.pin("torch")
     if pin is None or pin.from_base or not parts(pin.text):
         return
@@ -54,20 +54,20 @@ def cudnn_release(view: View) -> Iterator[Problem]:
 
 
 def _gap(view: View, pin: Pin) -> tuple[str, str] | None:
-    """The known releases around a torch or torchvision that was never published."""
-    known = releases(view.facts, pin.name) if pin.name in ("torch", "torchvision") else ()
-    later = [v for v in known if parts(pin.text) and key(v) > key(public(pin.text))]
-    if pin.versions or not later or later[0] == known[0]:
+    """The releases around a torch or torchvision that was never published."""
+    versions = releases(view.facts, pin.name) if pin.name in ("torch", "torchvision") else ()
+    later = [v for v in versions if parts(pin.text) and key(v) > key(public(pin.text))]
+    if pin.versions or not later or later[0] == versions[0]:
         return None
-    return known[known.index(later[0]) - 1], later[0]
+    return versions[versions.index(later[0]) - 1], later[0]
 
 
 @rule("unpinned")
 def exact(view: View) -> Iterator[Problem]:
     for name in ("torch", "torchvision", "dgl", "numpy", "flash_attn", "transformers", *view.facts.wheels, *PACKAGES):
         pin = view.pin(name) if view.stack.pinned_exactly else None
-        found = parts(pin.text) if pin else None
-        if pin and found and len(found[0]) < 3 and len(pin.versions) > 1:
+        parsed = parts(pin.text) if pin else None
+        if pin and parsed and len(parsed[0]) < 3 and len(pin.versions) > 1:
             reason = f"{pin.text} stands for {len(pin.versions)} releases, and pip takes the newest; pin one of them"
             yield Problem((pin.label,), warning(reason, ("by_hand",)))
 
@@ -87,9 +87,9 @@ def covered(view: View) -> Iterator[Problem]:
             continue
         if _gap(view, pin):
             continue  # `torch-release` has an error
-        known = releases(view.facts, name)
-        span = f"; it knows {known[0]} to {known[-1]}" if known else ""
-        distro = view.known("distro")
+        versions = releases(view.facts, name)
+        span = f"; it knows {versions[0]} to {versions[-1]}" if versions else ""
+        distro = view.known_pin("distro")
         has = offered(view, distro.versions[0], name) if distro else ()
         span += f"; {distro.versions[0]} has {name} {', '.join(has)}" if distro and has else ""
         yield Problem((pin.label,), unknown(f"reprokit does not know {pin.label}, and cannot check it{span}"))
@@ -97,7 +97,7 @@ def covered(view: View) -> Iterator[Problem]:
 
 @rule("locked-pin")
 def locked(view: View) -> Iterator[Problem]:
-    """What a pin names, in another version: the pin's block refuses it, and the facts are about the pin."""
+    """A locked version that differs from its pin: the pin's block refuses it."""
     for name, resolved in view.stack.resolved.items():
         pinned = view.stack.pins.get(name)
         if pinned and parts(pinned) and not overlap(pinned, resolved.version):

@@ -32,8 +32,8 @@ def needs_api(view: View) -> Iterator[Problem]:
 
 
 def _find_api(facts: Facts, name: str, text: str) -> Api | None:
-    for known, api in facts.apis.get(name, {}).items():
-        if _plain(text) in map(_plain, (known, *api.aliases)):
+    for signature, api in facts.apis.get(name, {}).items():
+        if _plain(text) in map(_plain, (signature, *api.aliases)):
             return api
     return None
 
@@ -64,7 +64,7 @@ def _judge_api(api: Api, name: str, text: str, version: str) -> Iterator[Verdict
 
 @rule("cmake-4", changes="cmake tvm distro", purposes=COMPILE)
 def cmake4(view: View) -> Iterator[Problem]:
-    """The pinned CMake, or else that of the distribution."""
+    """The pinned CMake, else the distribution's."""
     facts, side = view.facts.cmake.cmake4, "cmake" if view.pin("cmake") else "distro"
     for row in facts.pins:
         yield from problems(view, (row.pin, side), partial(_judge_pin, row))

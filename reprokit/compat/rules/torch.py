@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from packaging.specifiers import SpecifierSet
 
-from reprokit.compat.known import TorchWheel, build_of_cuda, cuda_of_build, torch_wheel
 from reprokit.compat.model import CODE, COMPILE, KnownGpu
+from reprokit.compat.releases import TorchWheel, build_of_cuda, cuda_of_build, torch_wheel
 from reprokit.compat.rule import (
     Problem,
     Verdict,
@@ -34,8 +34,8 @@ from reprokit.compat.view import View
 
 @rule("torch-gcc", changes="gcc cuda", purposes=COMPILE)
 def cpp_extension(view: View) -> Iterator[Problem]:
-    """The gcc that torch's extension builder accepts for a CUDA, where nvcc itself would accept more."""
-    torch, cuda, gcc = view.known("torch"), view.known("cuda"), view.known("gcc")
+    """The gcc that torch's extension builder accepts for a CUDA; nvcc itself may accept more."""
+    torch, cuda, gcc = view.known_pin("torch"), view.known_pin("cuda"), view.known_pin("gcc")
     if torch is None or gcc is None:
         return
     facts = view.facts.torch_build.cpp_extension
@@ -62,7 +62,7 @@ def _judge_bound(view: View, release: str, gcc: str) -> Iterator[Verdict]:
 
 @combination_rule("torch-gcc-most", of="torch cuda gcc", purposes=COMPILE)
 def newest_gcc(view: View, version: str, release: str, gcc: str) -> Iterator[Verdict]:
-    """The bound of releases whose extension builder refuses 10.2.1 if the bound is 10.0.0."""
+    """Releases whose extension builder compares full versions: the bound 10.0.0 refuses gcc 10.2.1."""
     for row in rows_for(view.facts.torch_build.cpp_extension.gcc_most, version):
         most = row.cuda.get(series(release))
         if most and not at_most(gcc, most):
@@ -113,7 +113,7 @@ def exists(view: View, version: str) -> Iterator[Verdict]:
 
 @combination_rule("torch-assumed-build", of="torch", changes="")
 def assumed(view: View, version: str) -> Iterator[Verdict]:
-    """Say which build was judged if the pin names none."""
+    """Name the build that was judged if the pin names none."""
     torch, build = view.pin("torch"), view.torch_build(version)
     if torch and build and not torch.local:
         default, sources = view.facts.torch.releases[version].default, view.facts.torch.releases[version].source
@@ -123,7 +123,7 @@ def assumed(view: View, version: str) -> Iterator[Verdict]:
 
 @combination_rule("torch-cuda", of="torch_wheel cuda_minor", changes="torch cuda", purposes=COMPILE)
 def torch_cuda(view: View, wheel: TorchWheel, minor: str) -> Iterator[Verdict]:
-    """The CUDA whose nvcc compiles extensions against the wheel's CUDA."""
+    """The nvcc that compiles extensions, against the wheel's CUDA."""
     torch, cuda = view.pin("torch"), view.pin("cuda")
     if torch is None or cuda is None or (torch.from_base and cuda.from_base) or wheel.cuda in ("", minor):
         return
@@ -180,7 +180,7 @@ torch_gpu = combination_rule("torch-gpu", of="torch_wheel gpu", changes="torch",
 
 
 def _unmeasured(view: View, wheel: TorchWheel, gpu: KnownGpu) -> Iterator[Verdict]:
-    """The wheel itself was not read: conda's package has all of its capabilities and more, and nvcc's limits hold."""
+    """A wheel that was not read: judge by conda's package, which has a superset of its capabilities, and by nvcc."""
     if wheel.conda_sm is not None:
         if runs_on(view, gpu, wheel.conda_sm):
             return
@@ -207,7 +207,7 @@ def _sms(sms: tuple[int, ...]) -> str:
 @rule("torch-cpu-build", changes="torch", purposes=CODE)
 def cpu_build(view: View) -> Iterator[Problem]:
     """A CPU build if a GPU is needed."""
-    torch = view.known("torch")
+    torch = view.known_pin("torch")
     if torch and torch.local.startswith("cpu") and view.stack.needs_gpu == "required":
         reason = "this is a CPU build, but the stack needs a GPU; pin a CUDA build, such as torch=2.6.0+cu124"
         yield Problem((torch.label,), error(reason, ("pt_prev",)))
@@ -241,7 +241,7 @@ def apex(view: View, version: str, wheel: TorchWheel, minor: str) -> Iterator[Ve
 
 @combination_rule("bitsandbytes-torch", of="bitsandbytes torch_wheel", changes="bitsandbytes torch", purposes=CODE)
 def bitsandbytes(view: View, version: str, wheel: TorchWheel) -> Iterator[Verdict]:
-    """bitsandbytes loads a library named after torch's CUDA; some releases import `triton.ops`, which is gone since."""
+    """bitsandbytes loads a library named after torch's CUDA; some releases import the removed `triton.ops`."""
     table = view.facts.wheels["bitsandbytes"]
     cudas, torch = table.releases[version].cuda, table.releases[version].torch
     if wheel.cuda and not SpecifierSet(torch).contains(wheel.version):
@@ -254,7 +254,7 @@ def bitsandbytes(view: View, version: str, wheel: TorchWheel) -> Iterator[Verdic
 
 @combination_rule("bitsandbytes-cuda", of="bitsandbytes cuda_minor", changes="bitsandbytes cuda", purposes=CODE)
 def bitsandbytes_alone(view: View, version: str, minor: str) -> Iterator[Verdict]:
-    """Before 0.43 bitsandbytes looked for a CUDA itself, where torch's is not known."""
+    """bitsandbytes before 0.43 with the installed CUDA, which it looks up itself, if torch's is unknown."""
     table = view.facts.wheels["bitsandbytes"]
     cudas = table.releases[version].cuda
     if cudas and minor not in cudas and older(version, "0.43") and view.pin("torch") is None:

@@ -32,7 +32,7 @@ def tvm_llvm(view: View, version: str, llvm: str) -> Iterator[Verdict]:
 @rule("tvm-backends", purposes=COMPILE)
 def backends(view: View) -> Iterator[Problem]:
     """TVM is compiled without LLVM or CUDA if the stack has none."""
-    tvm, facts = view.known("tvm"), view.facts.tvm
+    tvm, facts = view.known_pin("tvm"), view.facts.tvm
     if tvm is None or any(facts.releases[v].wheel for v in tvm.versions):
         return
     if view.pin("llvm") is None:
@@ -59,7 +59,7 @@ def tvm_cmake(view: View) -> Iterator[Problem]:
     """The CMake that builds TVM: the pinned one, else the distribution's."""
     if view.pin("cmake"):
         yield from problems(view, ("tvm", "cmake"), _judge_cmake)
-    elif distro := view.known("distro"):
+    elif distro := view.known_pin("distro"):
         name, facts = distro.versions[0], view.distro(distro.versions[0])
         for subjects, verdict in problems(view, ("tvm",), partial(_judge_cmake, cmake=facts.cmake)):
             if verdict is None:
@@ -86,8 +86,8 @@ def tvm_gcc(view: View, version: str, gcc: str) -> Iterator[Verdict]:
 
 @rule("tvm-pypi", changes="tvm", purposes=("run", "import"))
 def pypi(view: View) -> Iterator[Problem]:
-    """Releases that are to be installed but are not on PyPI."""
-    tvm, facts = view.known("tvm"), view.facts.tvm
+    """Releases to install that are not on PyPI."""
+    tvm, facts = view.known_pin("tvm"), view.facts.tvm
     if tvm and not any(facts.releases[v].wheel for v in tvm.versions):
         reason = f"PyPI has apache-tvm from {facts.pypi.versions[0]} on; build {tvm.text} from source"
         yield Problem((tvm.label,), warning(reason, facts.pypi.source))

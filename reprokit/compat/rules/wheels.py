@@ -8,8 +8,8 @@ from itertools import combinations
 
 from packaging.specifiers import SpecifierSet
 
-from reprokit.compat.known import cuda_of_build, releases, torch_wheel
 from reprokit.compat.model import CODE
+from reprokit.compat.releases import cuda_of_build, releases, torch_wheel
 from reprokit.compat.rule import (
     CompatRule,
     Problem,
@@ -47,12 +47,12 @@ def no_wheel(what: str, tags: Iterable[str], python: str, sources: Iterable[str]
     return error(f"{what} has wheels for Python {has}{' and later' if later else ''}, not {series(python)}", sources)
 
 
-def _both_from_base(view: View, one: str, other: str) -> bool:
-    return all(pin is not None and pin.from_base for pin in (view.pin(one), view.pin(other)))
+def _both_from_base(view: View, name: str, other: str) -> bool:
+    return all(pin is not None and pin.from_base for pin in (view.pin(name), view.pin(other)))
 
 
 def _one_build(view: View, name: str, sources: Iterable[str]) -> Iterator[Verdict]:
-    """Whether the pins of a package and of torch name the same build, where both name one."""
+    """A package and torch whose pins name different builds."""
     builds = [pin.local for pin in (view.pin(name), view.pin("torch")) if pin and pin.local]
     if len(set(builds)) > 1:
         reason = f"{name}'s build is {builds[0]}, but torch's is {builds[1]}; pin the same build of both"
@@ -164,12 +164,12 @@ def wheels_torch(view: View, name: str, version: str, torch: str) -> Iterator[Ve
 
 
 def _one_major(view: View, name: str, version: str, sources: Iterable[str]) -> Iterator[Verdict]:
-    """Whether the wheel on PyPI, which is for one CUDA, fits the build of torch."""
+    """A wheel on PyPI for another CUDA than that of torch's build."""
     pin, torch, cudas = view.pin(name), view.pin("torch"), view.facts.wheels[name].releases[version].cuda
     if not cudas or pin is None or pin.local or torch is None or not torch.local:
         return
     cuda = cuda_of_build(torch.local)
-    if not cuda or series(cuda, 1) not in {series(each, 1) for each in cudas}:
+    if not cuda or series(cuda, 1) not in {series(v, 1) for v in cudas}:
         reason = f"the wheel of {name} {version} on PyPI is for CUDA {' and '.join(cudas)}: its kernels do not load"
         yield error(f"{reason} with torch's build {torch.local}; pin the build of {name} for it", sources)
 
@@ -209,14 +209,14 @@ def _has_wheel(view: View, name: str, spec: str, python: str) -> bool:
 
 
 def _fits(release: WheelRelease, python: str) -> bool:
-    """Whether a release has a wheel for a Python; where no fact says so, it may."""
+    """Whether a release has a wheel for a Python, or the facts do not say."""
     return not release.python or has_wheel(release.python, release.abi3, python)
 
 
 @rule("numpy-projects", changes="numpy tvm torch")
 def numpy_projects(view: View) -> Iterator[Problem]:
-    """Projects that use what NumPy removed, or that were built for its older ABI."""
-    for row in view.facts.numpy.projects if view.known("numpy") else ():
+    """Projects that use removed parts of NumPy, or were built for its older ABI."""
+    for row in view.facts.numpy.projects if view.known_pin("numpy") else ():
 
         def judge(_: View, version: str, numpy: str, row: AffectedPin = row) -> Iterator[Verdict]:
             if row.covers(version) and not older(numpy, row.numpy_below):
@@ -227,9 +227,9 @@ def numpy_projects(view: View) -> Iterator[Problem]:
 
 @rule("wheel-glibc", changes="torch torchvision torchaudio dgl tvm tensorflow jaxlib triton vllm bitsandbytes distro")
 def glibc(view: View) -> Iterator[Problem]:
-    """The C library that a wheel's tag asks for, against the distribution's."""
-    for name in ("torch", "dgl", "tvm", *view.facts.glibc) if view.known("distro") else ():
-        pin = view.known(name)
+    """The C library that a wheel's tag requires, against the distribution's."""
+    for name in ("torch", "dgl", "tvm", *view.facts.glibc) if view.known_pin("distro") else ():
+        pin = view.known_pin(name)
         if pin and not pin.from_base:
             yield from problems(view, (name, "distro"), partial(_judge_glibc, name))
 
@@ -256,15 +256,15 @@ def _glibc_of_wheel(view: View, name: str, version: str) -> tuple[str, tuple[str
     return next(((row.glibc, row.source) for row in rows), ("", ()))
 
 
-# Pins that have facts elsewhere: `facts/requires` has only what they require of other packages.
+# Pins with own facts: `facts/requires` has only their requirements of other packages.
 _OTHERS = ("torchvision", "torchaudio", "xformers", "transformers", "tensorflow", "jax", "vllm")
 _NEWEST = 5  # releases of a pin that stands for more
-_SUBJECTS = "*"  # the nearest versions are searched for the pins that a finding names
+_SUBJECTS = "*"  # offer other versions of the pins that a finding names
 
 
 def _applies(view: View, row: PackageNeeds) -> bool:
     """Whether a requirement counts for the Python of the stack."""
-    python = view.known("python")
+    python = view.known_pin("python")
     return not row.python or (python is not None and all(meets(row.python, v) for v in python.versions))
 
 
@@ -274,7 +274,7 @@ def _rows(view: View, name: str, version: str, other: str) -> Iterator[PackageNe
 
 
 def _refusing(view: View, name: str, version: str, other: str, release: str) -> Iterator[PackageNeeds]:
-    """The requirements that refuse `release`; without a pin of Python those of each Python that has both packages."""
+    """The requirements that refuse `release`; without a Python pin, of all Pythons that have both packages."""
     yield from (row for row in _rows(view, name, version, other) if not meets(row.spec, release))
     rows = [row for row in rows_for(view.facts.package(name).needs.get(other, ()), version) if row.python]
     if not rows or view.pin("python") is not None:
@@ -290,7 +290,7 @@ def _refusing(view: View, name: str, version: str, other: str, release: str) -> 
 
 
 def _installs(view: View, name: str, version: str, python: str) -> bool:
-    """Whether a release has a wheel for a Python, as far as the facts say."""
+    """Whether a release has a wheel for a Python, according to the facts."""
     if name == "numpy":
         return wheel_tag(python) in view.facts.numpy.releases[series(version)].python
     return not any(_judge_python(view, name, version, python))
@@ -306,13 +306,13 @@ def _judge(name: str, other: str, view: View, version: str, release: str) -> Ite
 
 
 def _requires(name: str) -> CompatRule:
-    """The other pins, against what the package requires of them."""
+    """The requirements of a package, against the other pins."""
 
     @rule(f"{name.replace('_', '-')}-requires", changes=_SUBJECTS, about=name)
     def check(view: View) -> Iterator[Problem]:
-        pin = view.known(name)
+        pin = view.known_pin(name)
         for other in view.facts.package(name).needs if pin else ():
-            side = view.known(other)
+            side = view.known_pin(other)
             if pin and side and not (pin.from_base and side.from_base):
                 yield from problems(view, (name, other), partial(_judge, name, other))
 
@@ -345,22 +345,22 @@ def package_cuda(view: View, name: str, version: str, release: str) -> Iterator[
         yield error(f"the wheels of {name} load libraries of CUDA {facts.cuda}, not {release}", facts.source)
 
 
-def _judge_both(one: str, two: str, view: View, version: str, release: str) -> Iterator[Verdict]:
-    """Whether a package that is no pin can meet what two pins require of it."""
-    first, second = view.facts.package(one), view.facts.package(two)
+def _judge_both(name: str, other: str, view: View, version: str, release: str) -> Iterator[Verdict]:
+    """A package without a pin of which two pins require different releases."""
+    first, second = view.facts.package(name), view.facts.package(other)
     for dep in sorted(set(first.needs) & set(second.needs)):
         if view.pin(dep) is not None:
             continue
-        mine = [row.spec for row in _rows(view, one, version, dep)]
-        theirs = [row.spec for row in _rows(view, two, release, dep)]
-        known = releases(view.facts, dep)
-        if mine and theirs and not any(all(meets(spec, v) for spec in (*mine, *theirs)) for v in known):
-            reason = f"{one} {version} requires {dep} {', '.join(mine)}, but {two} {release} {', '.join(theirs)}"
+        mine = [row.spec for row in _rows(view, name, version, dep)]
+        theirs = [row.spec for row in _rows(view, other, release, dep)]
+        versions = releases(view.facts, dep)
+        if mine and theirs and not any(all(meets(spec, v) for spec in (*mine, *theirs)) for v in versions):
+            reason = f"{name} {version} requires {dep} {', '.join(mine)}, but {other} {release} {', '.join(theirs)}"
             yield error(f"{reason}: no release is within both", (*first.source, *second.source))
 
 
 def _judge_through(name: str, between: str, other: str, view: View, version: str, release: str) -> Iterator[Verdict]:
-    """Whether every release of `between` that a package requires refuses this release of `other`."""
+    """Error if every release of `between` that a package accepts refuses this release of `other`."""
     specs = [row.spec for row in _between(view, name, version, between)]
     within = [v for v in releases(view.facts, between) if specs and all(meets(spec, v) for spec in specs)]
     refusals = [[row for row in _rows(view, between, v, other) if not meets(row.spec, release)] for v in within]
@@ -378,21 +378,21 @@ def _between(view: View, name: str, version: str, between: str) -> Iterator[Acce
 
 @rule("requires-through", changes=_SUBJECTS)
 def through(view: View) -> Iterator[Problem]:
-    """A package with a pin that only what it requires refuses."""
-    for name in (name for name in (*PACKAGES, *_OTHERS) if view.known(name)):
+    """A package with a pin that one of its requirements refuses."""
+    for name in (name for name in (*PACKAGES, *_OTHERS) if view.known_pin(name)):
         needs = (*view.facts.package(name).needs, *(("tokenizers",) if name == "transformers" else ()))
-        for between in (each for each in needs if view.pin(each) is None):
-            for other in (each for each in view.facts.package(between).needs if each != name):
+        for between in (package for package in needs if view.pin(package) is None):
+            for other in (package for package in view.facts.package(between).needs if package != name):
                 yield from problems(view, (name, other), partial(_judge_through, name, between, other), _NEWEST)
 
 
 @rule("requires-together", changes=_SUBJECTS)
 def together(view: View) -> Iterator[Problem]:
     """Two packages that require different releases of a third."""
-    names = [name for name in (*PACKAGES, *_OTHERS) if view.known(name)]
-    for one, two in combinations(names, 2):
-        if set(view.facts.package(one).needs) & set(view.facts.package(two).needs):
-            yield from problems(view, (one, two), partial(_judge_both, one, two), _NEWEST)
+    names = [name for name in (*PACKAGES, *_OTHERS) if view.known_pin(name)]
+    for name, other in combinations(names, 2):
+        if set(view.facts.package(name).needs) & set(view.facts.package(other).needs):
+            yield from problems(view, (name, other), partial(_judge_both, name, other), _NEWEST)
 
 
 @rule("known-clash", changes=_SUBJECTS)

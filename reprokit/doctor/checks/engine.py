@@ -58,14 +58,14 @@ def reachable(host: Examined) -> Iterator[Finding]:
 def _address() -> str:
     try:
         return address()
-    except Exception:  # Docker's settings may be damaged in any way
+    except Exception:  # Docker's settings may be damaged
         return "?"
 
 
 def _has_systemd(host: Examined) -> bool:
     try:
-        return bool(host.ask("command -v systemctl | say systemctl\n").one("systemctl"))
-    except (NoAnswer, OSError):  # the engine's own error counts
+        return bool(host.ask("command -v systemctl | say systemctl\n").first("systemctl"))
+    except (NoAnswer, OSError):  # report the engine's own error instead
         return False
 
 
@@ -114,7 +114,7 @@ def registry(host: Examined) -> Iterator[Finding]:
     """The engine pulls images through a proxy of its own settings."""
     engine_info = host.info()
     proxy = engine_info.get("HttpsProxy") or engine_info.get("HttpProxy")
-    if not proxy and host.ask("env | grep -iE '^https?_proxy=.' | say proxy\n").one("proxy"):
+    if not proxy and host.ask("env | grep -iE '^https?_proxy=.' | say proxy\n").first("proxy"):
         reason = "this login uses a proxy and the engine does not: pulls fail if the proxy is the only way out"
         remedy = (
             "give the engine a proxy: HTTPS_PROXY in a drop-in of its service (`sudo systemctl edit docker`), then "

@@ -1,4 +1,4 @@
-"""GPUs: on the PCI bus, of the driver and its Container Toolkit, their health, and whether containers get them."""
+"""GPUs: the PCI bus, the driver, the Container Toolkit, health, and GPUs in containers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _GENERATE = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 
 def lost(host: Examined) -> Iterator[Finding]:
-    """The GPUs that the PCI bus has against those that the driver and nvidia-smi have."""
+    """Compare the GPUs of the PCI bus with those of the driver and nvidia-smi."""
     state = host.gpus()
     if not state.present:
         yield info("gpu", "gpus=0", "no NVIDIA GPU on the PCI bus")
@@ -83,7 +83,7 @@ def _oldest_cuda(gpu: Gpu) -> str:
 
 
 def _not_working(state: GpuState) -> Iterator[Finding]:
-    """Cards that are on the bus and do not work."""
+    """Cards on the bus that do not work."""
     subject = f"gpus={len(state.gpus)} of {len(state.cards)}"
     dead = [card.address for card in state.cards if card.dead]
     log = f" (kernel: {state.xid[-1]})" if state.xid else ""
@@ -111,8 +111,8 @@ def _not_working(state: GpuState) -> Iterator[Finding]:
             reason += ": lost, or this login has only some (a job of Slurm, a container)"
             yield warning("gpu.lost", subject, reason, f"if this login should have all: {_RESET}")
     elif state.smi.status == "fails" and state.module and "version mismatch" not in state.smi.error:
-        said = clipped(state.smi.error) or "no output"
-        reason = f"the PCI bus has {_gpus(len(state.cards))}, and nvidia-smi fails: {said}{log}"
+        output = clipped(state.smi.error) or "no output"
+        reason = f"the PCI bus has {_gpus(len(state.cards))}, and nvidia-smi fails: {output}{log}"
         yield error("gpu.lost", subject, reason, _RESET)
     elif state.xid:
         reason = f"the kernel has logged errors of a GPU: {state.xid[-1]}"
@@ -124,7 +124,7 @@ def _gpus(count: int) -> str:
 
 
 def driver(host: Examined) -> Iterator[Finding]:
-    """The NVIDIA driver: loaded, of the version of its libraries, with its device files."""
+    """The NVIDIA driver: loaded, with libraries of the same version, with device files."""
     state = host.gpus()
     if not state.present:
         return
@@ -163,7 +163,7 @@ def driver(host: Examined) -> Iterator[Finding]:
 
 
 def health(host: Examined) -> Iterator[Finding]:
-    """ECC, throttling, persistence and MIG, which nvidia-smi reports of each GPU."""
+    """ECC, throttling, persistence and MIG of each GPU, as nvidia-smi reports them."""
     state = host.gpus()
     for gpu in state.gpus:
         yield from _condition(gpu)
@@ -198,7 +198,7 @@ def toolkit(host: Examined) -> Iterator[Finding]:
     if not state.driver:
         return
     answer = host.ask(_TOOLKIT)
-    release = re.search(r"version (\d+(\.\d+)+)", answer.one("ctk"))
+    release = re.search(r"version (\d+(\.\d+)+)", answer.first("ctk"))
     subject = f"nvidia-container-toolkit={release[1] if release else 'none'}"
     if programs := ", ".join(answer.all("program")):
         yield info("gpu_toolkit", subject, f"in {programs}")
@@ -224,7 +224,7 @@ def toolkit(host: Examined) -> Iterator[Finding]:
 
 
 def container(host: Examined) -> Iterator[Finding]:
-    """Whether a container really gets the GPUs: asked of one, without network, mounts and rights."""
+    """Whether a container gets the GPUs: try one without network, mounts and capabilities."""
     state = host.gpus()
     if state.present and state.hangs:
         reason = "not asked of a container: the driver does not answer, and the engine would hang as well"
@@ -262,8 +262,8 @@ def _judged(way: str, listed: list[str] | None, expected: int) -> Iterator[Findi
         return
     gpus = [line for line in listed if line.startswith("GPU ")]
     if len(gpus) < max(1, expected):
-        said = clipped(" ".join(line for line in listed if line not in gpus)) or "nothing else"
-        reason = f"nvidia-smi in a container lists {len(gpus)} GPUs, the host {expected}; it prints: {said}"
+        output = clipped(" ".join(line for line in listed if line not in gpus)) or "nothing else"
+        reason = f"nvidia-smi in a container lists {len(gpus)} GPUs, the host {expected}; it prints: {output}"
         remedy = "restart the engine after a driver update; see `gpu_toolkit`; on cgroup v2 update the toolkit"
         yield error("gpu_container.empty", subject, reason, remedy)
     else:
@@ -306,13 +306,13 @@ def _gpus_in_container(engine: Engine, requests: list[dict[str, Any]]) -> list[s
 
 
 def _base(engine: Engine) -> str:
-    """A base that reprokit made itself, "" if there is none; nothing of a stranger's image runs for a check."""
+    """A base image that reprokit made, "" if there is none: checks run no stranger's image."""
     names = [name for image in engine.images([]) for name in image.names]
     return next((name for name in sorted(names) if name.startswith(f"{OWN_IMAGES}/base:")), "")
 
 
 def _remove_stale(engine: Engine) -> None:
-    """Remove containers of checks that were cut off."""
+    """Remove containers of interrupted checks."""
     for container in engine.containers([ROLE]):
         if time.time() - container.created > _STALE_S:
             with suppress(ReprokitError):

@@ -28,14 +28,14 @@ _MEMORY = """
 grep -E '^(MemTotal|MemAvailable|SwapTotal):' "$ROOT/proc/meminfo" 2>/dev/null | say meminfo
 cat "$ROOT/sys/fs/cgroup/memory.max" 2>/dev/null | say limit
 """
-_SMALL_MEMORY = 8 << 30  # four compilers of CUDA or of C++ templates take about this much
+_SMALL_MEMORY = 8 << 30  # about the memory of four compilers of CUDA or of C++ templates
 _DISK = """
 folder={folder}
 while [ ! -e "$folder" ] && [ "$folder" != / ]; do folder=$(dirname "$folder"); done
 LC_ALL=C df -P -k "$folder" 2>/dev/null | tail -n +2 | say kilobytes
 LC_ALL=C df -P -i "$folder" 2>/dev/null | tail -n +2 | say inodes
 """
-_LITTLE_DISK = 10 << 30  # an image of CUDA with torch has about this size
+_LITTLE_DISK = 10 << 30  # about the size of an image with CUDA and torch
 _FULL_DISK = 64 << 20
 _FEW_INODES = 10_000  # an image has some 10 000 files
 _CPU = """
@@ -53,14 +53,14 @@ grep -w overlay "$ROOT/proc/filesystems" 2>/dev/null | say overlay
 cat "$ROOT/proc/filesystems" 2>/dev/null | head -n 1 | say known
 modinfo overlay 2>/dev/null | head -n 1 | say overlay
 """
-_OLDEST_KERNEL = (4, 18)  # overlay2 on all file systems, and what glibc of current bases needs
+_OLDEST_KERNEL = (4, 18)  # for overlay2 on all file systems, and for the glibc of current bases
 _MOST_AHEAD_S = 5.0
 _LOCALE = """
 echo "${LC_ALL:-${LC_CTYPE:-${LANG:-}}}" | say name
 locale 2>&1 >/dev/null | grep -i cannot | say complaint
 locale charmap 2>/dev/null | say charmap
 """
-# As in /proc/self/limits: rule, option of ulimit, least, and what fails below that.
+# By name in /proc/self/limits: rule, option of ulimit, minimum, and what fails below it.
 _LIMITS = {
     "Max open files": ("files", "n", 1024, "downloads and parallel builds open many files"),
     "Max processes": ("processes", "u", 1024, "parallel builds start many processes"),
@@ -70,7 +70,7 @@ _LIMITS = {
 
 
 def recipe(host: Examined) -> Iterator[Finding]:
-    """The machine against what a recipe needs: the rules of `check`, in its words."""
+    """The machine against a recipe's requirements, by the rules of `check`."""
     if host.target is None:
         return
     try:
@@ -84,7 +84,7 @@ def recipe(host: Examined) -> Iterator[Finding]:
         state = None
     has_gpu = state is None or cdi or bool(state.devices or state.gpus)
     judge = partial(recipe_findings, host.target.variant, has_gpu, state.smi.known_gpus if state else ())
-    # One program that hangs hides nothing of what the others report.
+    # A program that hangs must not hide the findings of the others.
     sizes: list[int | None] = [None, None]
     findings = judge(*sizes)
     yield from findings
@@ -94,7 +94,7 @@ def recipe(host: Examined) -> Iterator[Finding]:
             sizes[number] = ask()
         except NoAnswer as error:
             silent = error
-        more = [each for each in judge(*sizes) if each not in findings]
+        more = [finding for finding in judge(*sizes) if finding not in findings]
         yield from more
         findings += more
     if silent:
@@ -106,13 +106,13 @@ def recipe(host: Examined) -> Iterator[Finding]:
 def memory_bytes(host: Examined) -> int | None:
     """Bytes of memory, as `check` counts them; None if unknown."""
     answer = host.ask(_MEMORY)
-    return memory_of(answer.all("meminfo"), answer.one("limit"))
+    return memory_of(answer.all("meminfo"), answer.first("limit"))
 
 
 def memory(host: Examined) -> Iterator[Finding]:
     """Memory and swap, for a recipe if one is named."""
     answer = host.ask(_MEMORY)
-    total = memory_of(answer.all("meminfo"), answer.one("limit"))
+    total = memory_of(answer.all("meminfo"), answer.first("limit"))
     if total is None:
         return
     lines = [re.fullmatch(r"(\w+): +(\d{1,15}) kB", line) for line in answer.all("meminfo")]
@@ -139,7 +139,7 @@ def memory(host: Examined) -> Iterator[Finding]:
 
 
 def disk(host: Examined) -> Iterator[Finding]:
-    """Free space and inodes where the engine keeps images, and where reprokit and programs write."""
+    """Free space and inodes of the folders of the engine, of reprokit and for temporary files."""
     folders = {} if host.node else {"store": str(paths.home()), "tmp": tempfile.gettempdir()}
     try:
         root = text(host.info().get("DockerRootDir"))
@@ -151,7 +151,7 @@ def disk(host: Examined) -> Iterator[Finding]:
 
 def _folder(host: Examined, use: str, folder: str) -> Iterator[Finding]:
     answer = host.ask(_DISK.format(folder=shlex.quote(folder)))
-    kilobytes, inodes = _counts(answer.one("kilobytes")), _counts(answer.one("inodes"))
+    kilobytes, inodes = _counts(answer.first("kilobytes")), _counts(answer.first("inodes"))
     hint = (ENGINE_HINT if use == "engine" else STORE_HINT).format(amount="space")
     if kilobytes is None:
         yield unknown("disk", f"disk.{use}={folder}", "its free space cannot be read", f"look at it: `df {folder}`")
@@ -164,7 +164,7 @@ def _folder(host: Examined, use: str, folder: str) -> Iterator[Finding]:
     elif free < _LITTLE_DISK and use == "engine":
         reason = f"an image with CUDA and torch needs {binary_size(_LITTLE_DISK)} ({folder})"
         yield warning("disk.little", subject, reason, hint)
-    # File systems without a fixed number of inodes report 0 of 0.
+    # 0 of 0: no fixed number of inodes.
     if inodes and inodes[0] and inodes[1] < _FEW_INODES:
         reason = f"only {inodes[1]} more files can be made ({folder}): writes fail as on a full disk"
         yield warning("disk.inodes", subject, reason, hint)
@@ -172,7 +172,7 @@ def _folder(host: Examined, use: str, folder: str) -> Iterator[Finding]:
 
 def free_bytes(host: Examined, folder: str) -> int | None:
     """Bytes free to the login in a folder, None if unknown."""
-    counts = _counts(host.ask(_DISK.format(folder=shlex.quote(folder))).one("kilobytes"))
+    counts = _counts(host.ask(_DISK.format(folder=shlex.quote(folder))).first("kilobytes"))
     return counts[1] * 1024 if counts else None
 
 
@@ -183,16 +183,16 @@ def _counts(line: str) -> tuple[int, int] | None:
 
 
 def cpu(host: Examined) -> Iterator[Finding]:
-    """Whether benchmarks on the processors can be believed."""
+    """Whether the processors suit benchmarks: clock governor and load."""
     answer = host.ask(_CPU)
     threads = answer.number("threads")
-    yield info("cpu", f"host.threads={threads if threads is not None else '?'}", answer.one("model"))
+    yield info("cpu", f"host.threads={threads if threads is not None else '?'}", answer.first("model"))
     if slow := ", ".join(governor for governor in answer.all("governor") if governor != "performance"):
         reason = "the clock follows the load, so short benchmarks run slower and vary"
         remedy = "for benchmarks: `sudo cpupower frequency-set -g performance`"
         yield warning("cpu.governor", f"host.governor={slow}", reason, remedy)
     try:
-        load = float(answer.one("load"))
+        load = float(answer.first("load"))
     except ValueError:
         return
     if threads and load > threads:
@@ -201,16 +201,16 @@ def cpu(host: Examined) -> Iterator[Finding]:
 
 
 def kernel(host: Examined) -> Iterator[Finding]:
-    """The kernel's release, and what engines need of it."""
+    """The kernel's release and features that engines need."""
     answer = host.ask(_KERNEL)
-    release = answer.one("release")
+    release = answer.first("release")
     subject = f"host.kernel={release or '?'}"
-    yield info("kernel", subject, answer.one("machine"))
+    yield info("kernel", subject, answer.first("machine"))
     number = re.match(r"(\d{1,4})\.(\d{1,4})", release)
     if number and (int(number[1]), int(number[2])) < _OLDEST_KERNEL:
         reason = "current base images and engines need Linux 4.18 or later"
         yield warning("kernel.version", subject, reason, "install a later kernel of the distribution, and reboot")
-    if answer.one("known") and not answer.one("overlay"):
+    if answer.first("known") and not answer.first("overlay"):
         reason = "the kernel has no overlay file system, so engines keep complete copies of layers"
         yield warning("kernel.overlay", subject, reason, "`sudo modprobe overlay`, or another kernel")
 
@@ -240,7 +240,7 @@ def clock(host: Examined) -> Iterator[Finding]:
     # Python 3.10 reads neither nanoseconds nor Z.
     written = re.fullmatch(r"(.{19})(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text(host.info().get("SystemTime")))
     if written:
-        zone = written[2].replace("Z", "+00:00")  # otherwise that of the engine's machine
+        zone = written[2].replace("Z", "+00:00")  # else the time zone of the engine's machine
         engine = datetime.fromisoformat(written[1] + zone).timestamp()
         yield from _ahead("clock.engine", "the engine's clock", engine - time.time())
 
@@ -255,12 +255,12 @@ def _ahead(rule: str, whose: str, ahead_s: float) -> Iterator[Finding]:
 def locale(host: Examined) -> Iterator[Finding]:
     """The locale of the login, which programs that reprokit starts inherit."""
     answer = host.ask(_LOCALE)
-    subject = f"host.locale={answer.one('name') or 'C'}"
+    subject = f"host.locale={answer.first('name') or 'C'}"
     remedy = "use one that every system has: `export LC_ALL=C.UTF-8`"
-    if answer.one("complaint"):
+    if answer.first("complaint"):
         reason = "this locale is not installed here: programs fall back to ASCII, and Perl and Python complain"
         yield warning("locale", subject, reason, remedy)
-    elif (charmap := answer.one("charmap")) not in ("UTF-8", ""):
+    elif (charmap := answer.first("charmap")) not in ("UTF-8", ""):
         reason = f"the character set is {charmap}: names and messages beyond it become escapes"
         yield warning("locale.charset", subject, reason, remedy)
 

@@ -23,7 +23,7 @@ from reprokit.supply.mirrors.effective import PUBLIC, WAYS, Line, MirrorAnswer, 
 from reprokit.supply.store import Store
 
 _HOST = "github.com"
-_STUB = "127.0.0.53"  # systemd's, whose upstream resolvers engines pass on
+_STUB = "127.0.0.53"  # systemd's; engines pass on its upstream resolvers
 _DNS = f"""
 grep -E '^ *nameserver ' "$ROOT/etc/resolv.conf" 2>/dev/null | say server
 env | grep -iE '^(https?|all)_proxy=.' | say proxy
@@ -39,7 +39,7 @@ def dns(host: Examined) -> Iterator[Finding]:
     servers = [words[1] for line in answer.all("server") if len(words := line.split()) > 1]
     subject = f"host.dns={', '.join(servers) or 'none'}"
     yield info("dns", subject)
-    if answer.one("code") != "0" and not answer.one("proxy"):
+    if answer.first("code") != "0" and not answer.first("proxy"):
         reason = f"the name {_HOST} cannot be looked up: downloads fail, locked inputs in the store do not need it"
         remedy = f"check /etc/resolv.conf and the network: `getent hosts {_HOST}`"
         yield warning("dns.resolve", subject, reason, remedy)
@@ -63,7 +63,7 @@ _NO_ADDRESS = "it is not an address such as http://HOST:PORT"
 
 def proxies(host: Examined) -> Iterator[Finding]:
     """The login's proxies, and whether builds and containers can reach them."""
-    # Not cut before the password is taken out: a token may be long.
+    # Redact before clipping: a token may be long.
     answer = host.ask("env | grep -iE '^(http|https|all)_proxy=.' | say proxy\n").lines.get("proxy", [])
     environment = dict(line.partition("=")[::2] for line in answer)
     loopback = caller_variables(environment, "bridge", False).unreachable
@@ -127,7 +127,7 @@ done
 
 
 def certificates(host: Examined) -> Iterator[Finding]:
-    """Certificates of the site, which this machine trusts and containers do not know."""
+    """The site's own certificates, which containers do not trust."""
     answer = host.ask(_CERTIFICATES)
     for line in answer.all("missing"):
         reason = "there is no such file, or it cannot be read: every download over TLS fails"
@@ -202,10 +202,10 @@ def ssh_agent(host: Examined) -> Iterator[Finding]:
         return
     answer = host.ask(_SSH)
     subject = f"nodes={len(nodes)}"
-    if not answer.one("ssh"):
+    if not answer.first("ssh"):
         yield error("ssh_agent.ssh", subject, "ssh is not installed", "install the OpenSSH client")
-    elif answer.one("code") != "0" and not answer.one("key"):
-        agent = "the agent has no keys" if answer.one("code") == "1" else "no agent answers"
+    elif answer.first("code") != "0" and not answer.first("key"):
+        agent = "the agent has no keys" if answer.first("code") == "1" else "no agent answers"
         reason = f"{agent}, and ~/.ssh has no key"
         remedy = "reprokit never asks for passwords: set up a key (`ssh-keygen`, `ssh-copy-id`, `ssh-add`)"
         yield warning("ssh_agent.keys", subject, reason, remedy)

@@ -1,4 +1,4 @@
-"""The versions that the facts know of each pin, those to offer instead, and the builds of torch."""
+"""The releases of each pin in the facts, the versions to offer instead, and the builds of torch."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from reprokit.recipe.pin_names import PACKAGES
 
 def releases(facts: Facts, name: str) -> tuple[str, ...]:
     """Every release of a pin that the facts name, oldest first; () for pins without versions (distro, base)."""
-    return facts.derived(f"releases of {name}", lambda f: tuple(sorted(dict.fromkeys(_known(f, name)), key=key)))
+    return facts.derived(f"releases of {name}", lambda f: tuple(sorted(dict.fromkeys(_versions(f, name)), key=key)))
 
 
-def _known(facts: Facts, name: str) -> Iterable[str]:
+def _versions(facts: Facts, name: str) -> Iterable[str]:
     if name in ("distro", "base"):
         return ()
     if name in ("cuda", "cudnn", "dgl"):
@@ -28,8 +28,8 @@ def _known(facts: Facts, name: str) -> Iterable[str]:
     if name in PACKAGES:
         return facts.package(name).versions.split()
     table = getattr(facts, name)
-    found: Iterable[str] = table.versions if name in ("cutlass", "flash_attn", "transformers") else table.releases
-    return found
+    versions: Iterable[str] = table.versions if name in ("cutlass", "flash_attn", "transformers") else table.releases
+    return versions
 
 
 def matching_releases(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
@@ -41,19 +41,19 @@ def _matching(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
     if name == "distro":
         canonical = distro(facts, pin)
         return (canonical,) if canonical else ()
-    known = releases(facts, name)
-    if (name in facts.wheels or name in PACKAGES) and public(pin) in known:
+    listed = releases(facts, name)
+    if (name in facts.wheels or name in PACKAGES) and public(pin) in listed:
         return (public(pin),)  # not its post-releases, which are made for other torch
     if name == "gcc" and re.fullmatch(r"([5-9]|\d\d)(\.0)+", pin):
-        pin = series(pin, 1)  # there is no gcc 9.0, the first is 9.1: what is meant is 9
-    found = matching(pin, known)
+        pin = series(pin, 1)  # gcc 9.0 means 9: the first release is 9.1
+    matches = matching(pin, listed)
     if name == "gcc" and pin == series(pin, 1):
-        found = _carried(facts, found)
+        matches = _carried(facts, matches)
     if name in facts.wheels:
-        return tuple(v for v in found if v in known)
-    # The facts on these are looked up by release: there are none on 1.13.1.post1.
-    if found and (found[0] in known or name not in ("torch", "torchvision", "tvm")):
-        return found
+        return tuple(v for v in matches if v in listed)
+    # The facts on these are by release, and have none on 1.13.1.post1.
+    if matches and (matches[0] in listed or name not in ("torch", "torchvision", "tvm")):
+        return matches
     text = public(pin)
     if name == "cudnn" and key_or_zero(text) and 5 <= key(text)[0] <= 9:
         return (text,)
@@ -65,39 +65,39 @@ def _matching(facts: Facts, name: str, pin: str) -> tuple[str, ...]:
 
 
 def _carried(facts: Facts, gccs: tuple[str, ...]) -> tuple[str, ...]:
-    """Without those older than the oldest that a distribution has: gcc 11 is at least 11.4, since none has 11.1."""
+    """The releases that a distribution has, and newer ones: gcc 11 is at least 11.4, since no distribution has 11.1."""
     has = [d.gcc for d in facts.distros.distros.values() if parts(d.gcc) and d.gcc != series(d.gcc, 1)]
     oldest = min((series(v) for v in has if series(v) in gccs), key=key, default="0")
     return tuple(v for v in gccs if key(v) >= key(oldest))
 
 
 def _of_series(facts: Facts, name: str, text: str) -> tuple[str, ...]:
-    """The last known release of the same series before one that no fact covers, else the first after it."""
+    """For a release without facts: the one before it in its series, else the one after it."""
     same = [v for v in releases(facts, name) if series(v) == series(text)] if parts(text) else []
     return (max((v for v in same if key(v) < key(text)), key=key, default=same[0]),) if same else ()
 
 
 def suggestions(facts: Facts, name: str) -> tuple[str, ...]:
-    """What to offer instead of a pin, oldest first: minors of CUDA and cuDNN, majors of gcc, releases of others."""
-    known = releases(facts, name)
+    """Versions to offer instead of a pin, oldest first: minors of CUDA and cuDNN, majors of gcc, else releases."""
+    versions = releases(facts, name)
     if name in ("cuda", "cudnn"):
-        known = tuple(dict.fromkeys(series(v, 2) for v in known))
+        versions = tuple(dict.fromkeys(series(v, 2) for v in versions))
     elif name == "gcc":
-        known = tuple(dict.fromkeys(v if key(v)[0] < 5 else series(v, 1) for v in known))
+        versions = tuple(dict.fromkeys(v if key(v)[0] < 5 else series(v, 1) for v in versions))
     elif name == "dgl":
-        known = tuple(v for v in known if v in facts.dgl.pypi_cpu.releases)
-    return known
+        versions = tuple(v for v in versions if v in facts.dgl.pypi_cpu.releases)
+    return versions
 
 
 def distro(facts: Facts, text: str) -> str | None:
-    """`debian:11` for `debian:bullseye`, `debian:11.9`, `bullseye`, `debian11`; None if the facts have no such."""
+    """`debian:11` for `debian:bullseye`, `debian:11.9`, `bullseye`, `debian11`; None if the facts lack it."""
     family, _, release = text.lower().strip().partition(":")
     distros = facts.distros.distros
-    known = [(name, *each.partition(":")[::2]) for name in distros for each in (name, *distros[name].also)]
+    spellings = [(name, *spelling.partition(":")[::2]) for name in distros for spelling in (name, *distros[name].also)]
     if not release:
-        prefix = next((f for _, f, _ in known if family.startswith(f)), "")
+        prefix = next((f for _, f, _ in spellings if family.startswith(f)), "")
         family, release = prefix, family[len(prefix) :].lstrip("-_ ")
-    for name, known_family, known_release in known:
+    for name, known_family, known_release in spellings:
         if not release or family not in ("", known_family):
             continue
         if release in (known_release, distros[name].codename):
@@ -109,20 +109,20 @@ def distro(facts: Facts, text: str) -> str | None:
 
 def _cuda(facts: Facts) -> list[str]:
     listed = list(facts.images.nvidia_cuda.listed)
-    found: list[str] = []
+    versions: list[str] = []
     for minor, toolkit in facts.cuda.toolkits.items():
         named = [*toolkit.driver_by_release, *(v for v in listed if begins(minor, v))]
-        found += named or [minor]
-    return found
+        versions += named or [minor]
+    return versions
 
 
 def _cudnn(facts: Facts) -> list[str]:
-    found = [p.cudnn for p in (*facts.cudnn.in_nvidia_images.pairs, *facts.cudnn.debian)]
-    found += [end for p in facts.cudnn.pypi for end in (p.first, p.last)]
+    versions = [p.cudnn for p in (*facts.cudnn.in_nvidia_images.pairs, *facts.cudnn.debian)]
+    versions += [end for p in facts.cudnn.pypi for end in (p.first, p.last)]
     for release in facts.torch.releases.values():
         for version in release.cudnn.values():
-            found += [version] if isinstance(version, str) else version
-    return found
+            versions += [version] if isinstance(version, str) else version
+    return versions
 
 
 def _dgl(facts: Facts) -> list[str]:
@@ -132,7 +132,7 @@ def _dgl(facts: Facts) -> list[str]:
 
 @dataclass(frozen=True)
 class TorchWheel:
-    """One release in one build. `cuda` is "" for a CPU build; `sm` and `conda_sm` are None if not known.
+    """One release in one build. `cuda` is "" for a CPU build; `sm` and `conda_sm` are None if unknown.
 
     `uncertain`: the CUDA of the build is not verified. `verified`: its capabilities are.
     """
@@ -166,7 +166,7 @@ def torch_wheel(facts: Facts, version: str, build: str) -> TorchWheel:
 
 
 def assumed_build(facts: Facts, version: str, cudas: Iterable[str]) -> str:
-    """The build that people mean by a torch beside a CUDA: its minor's, else the newest of its major up to it.
+    """The build of a torch pin without one beside a CUDA: that of its minor, else the newest older one of its major.
 
     "" is the wheel on PyPI.
     """
@@ -179,8 +179,8 @@ def assumed_build(facts: Facts, version: str, cudas: Iterable[str]) -> str:
     older = [b for b in release.builds if series(b, 1) in majors and key(b) < key(minors[-1])]
     if not exact and series(release.default, 1) in majors:
         return ""
-    found = max(exact or older, key=key, default="")
-    return build_of_cuda(found) if found else ""
+    cuda = max(exact or older, key=key, default="")
+    return build_of_cuda(cuda) if cuda else ""
 
 
 def cuda_of_build(build: str) -> str:
