@@ -78,7 +78,7 @@ def parse(spec: Parse, text: str) -> Parsed:
 
 
 def different(names: Iterable[str]) -> list[str]:
-    """The reason for doubt if environments differ in `names`; empty without names."""
+    """The reason for doubt if environments differ in `names`; else empty."""
     fields = list(names)
     return [f"different environments were reported: {some_of(fields)}"] if fields else []
 

@@ -143,7 +143,7 @@ def needs(
 
 
 def combined(verdicts: Iterable[tuple[str, Iterable[Verdict]]]) -> Verdict | None:
-    """One verdict on all releases that a pin stands for, each with its label; the first verdict on each counts.
+    """Combine the verdicts on all releases of a pin, each with its label; the first verdict on each counts.
 
     An error if every release fails; a warning that names the releases if only some fail or warn; unknown if all are
     unknown; else None.

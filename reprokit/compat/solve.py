@@ -55,7 +55,7 @@ def choices(view: View, name: str) -> list[PinOption]:
 
 
 def _distance(view: View, name: str, texts: list[str]) -> Callable[[str], int]:
-    """The distance from the pin of the stack to a text."""
+    """A function for the distance from the stack's pin to a version."""
     current = view.stack.pins[name]
     if name == "distro":
         pin = view.pin(name)

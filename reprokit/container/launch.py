@@ -74,7 +74,7 @@ def create_body(
     for port in () if settings.network in ("host", "none") else settings.ports:
         of_port = ports.setdefault(f"{port.container}/{port.protocol}", [])
         of_port.append({"HostIp": port.address, "HostPort": str(port.host)})
-    # SELinux lets no container read the user's files unless they are relabelled, which would change the host.
+    # SELinux forbids containers to read the user's files unless relabelled, which would change the host.
     selinux = any("name=selinux" in str(option) for option in info.get("SecurityOptions") or [])
     host: dict[str, Any] = {
         "Init": True,
@@ -104,7 +104,7 @@ def create_body(
             names.USER: who.user,
             names.SETTINGS: to_label(settings),
         },
-        # The image's entry point (NVIDIA's prints a banner), stop signal and health check are for another main process.
+        # Ignore the image's entry point (NVIDIA's prints a banner), stop signal and health check: another program is main.
         "Entrypoint": list(IDLE),
         "Cmd": [],
         "StopSignal": "SIGTERM",

@@ -1,4 +1,4 @@
-"""A user's command in a container, as `run`, `shell` and `exec` start it."""
+"""Run a user's command in a container, for `run`, `shell` and `exec`."""
 
 from __future__ import annotations
 

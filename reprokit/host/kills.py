@@ -199,7 +199,7 @@ def _group_kills(root: Path, pid: int) -> int | None:
 
 
 def _kernel_log(handle: int) -> Iterator[str]:
-    """The records after the handle's position. One read gives one record."""
+    """The kernel's records from the handle's position; each read returns one."""
     for _ in range(_MOST_RECORDS):
         try:
             record = os.read(handle, _LARGEST)

@@ -81,7 +81,7 @@ def table(lines: Sequence[HistoryLine], title: str) -> ReportTable:
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A bar a value, of the last 40; all equal ones are low."""
+    """A bar for each of the last 40 values; equal values give low bars."""
     last = values[-_MOST_BARS:]
     low, high = min(last), max(last)
     steps = len(_BARS) - 1

@@ -97,7 +97,7 @@ class BenchProcesses:
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
-    """Send SIGINT, on which `reprokit bench` stops its container."""
+    """Send SIGINT, so that `reprokit bench` stops its container."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGINT)
 

@@ -100,7 +100,7 @@ def cuda_driver(view: View) -> Iterator[Problem]:
 
 
 def _in_image(view: View, verdict: Verdict | None) -> Verdict | None:
-    """NVIDIA's images bring the newer driver's libraries, which data-centre GPUs may use."""
+    """Soften a verdict in NVIDIA's images: data-centre GPUs may use the newer driver's libraries in them."""
     gpus = view.stack.gpus
     if verdict is None or verdict.severity != "error" or not view.base or view.base.kind != "nvidia_cuda" or not gpus:
         return verdict

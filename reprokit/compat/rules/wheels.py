@@ -42,7 +42,7 @@ def has_wheel(tags: Sequence[str], abi3: bool, python: str) -> bool:
 
 
 def no_wheel(what: str, tags: Iterable[str], python: str, sources: Iterable[str], later: bool = False) -> Verdict:
-    """The error that none of the wheels with these tags, such as cp38, fits; free-threaded tags are not named."""
+    """The error that no wheel with these tags, such as cp38, fits; it omits free-threaded tags."""
     has = ", ".join(f"{t[2]}.{t[3:]}" for t in tags if t.startswith("cp") and not t.endswith("t"))
     return error(f"{what} has wheels for Python {has}{' and later' if later else ''}, not {series(python)}", sources)
 
