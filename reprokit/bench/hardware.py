@@ -50,7 +50,7 @@ grep -c ^processor /proc/cpuinfo | say processors
 exit 0
 """
 # Ask for the reasons each second while a command runs: after it, the card is idle and at full clocks again. The counts
-# are on standard error, perhaps behind a line that the command did not end. They are left out where it failed.
+# are on standard error, perhaps behind a line that the command did not end. They are omitted if it failed.
 _WATCH = """
 command -v nvidia-smi >/dev/null && file=$(mktemp) || exec "$@"
 for reasons in clocks_event_reasons.active clocks_throttle_reasons.active; do

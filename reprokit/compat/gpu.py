@@ -111,7 +111,7 @@ _TRANSFERS = 2  # a clock
 
 @dataclass(frozen=True)
 class DevicePeaks:
-    """GFLOP/s of float32 and of float16 in tensor cores (None without them), GB/s of the memory, and where from."""
+    """GFLOP/s of float32 and of float16 in tensor cores (None without them), GB/s of the memory, and the source."""
 
     name: str
     fp32: float

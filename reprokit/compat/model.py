@@ -68,7 +68,7 @@ class KnownHost:
 
 @dataclass(frozen=True)
 class ResolvedVersion:
-    """A version that is no pin. `origin` says where it comes from: `locked by recipes/x.lock.yaml`.
+    """A version that is no pin. `origin` is its source: `locked by recipes/x.lock.yaml`.
 
     If `matched`, a package manager that knows every build chose it to fit the others, as conda does. If `built`, its
     sdist is built if it has no wheel.

@@ -189,7 +189,7 @@ def _question(group: Group) -> tuple[str, ...]:
 
 
 def _ran(recipe: Recipe, records: Sequence[Record], verdicts: Mapping[str, int]) -> Rows:
-    """What ran, where, and the verdicts."""
+    """The benchmarks that ran, their machines, and the verdicts."""
     ran = Counter(f"{recipe.name}:{record.variant} {record.benchmark}" for record in records)
     where = (", ".join(filter(None, (r.node, r.gpu or r.cpu, counted(r.threads, "thread")))) for r in records)
     checked = max((record.checked for record in records), default=0)
