@@ -104,7 +104,7 @@ def create_body(
             names.USER: who.user,
             names.SETTINGS: to_label(settings),
         },
-        # Ignore the image's entry point (NVIDIA's prints a banner), stop signal and health check: another program is main.
+        # The image's entry point (NVIDIA's prints a banner), stop signal and health check do not suit the idle program.
         "Entrypoint": list(IDLE),
         "Cmd": [],
         "StopSignal": "SIGTERM",
