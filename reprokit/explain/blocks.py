@@ -20,6 +20,9 @@ _BASE64 = re.compile(rb'"data":\s?"([A-Za-z0-9+/=]*)"')
 # What stands before the text of an event; its parts are separated by carriage returns.
 _KEYS = tuple(f'"{key}":{space}"'.encode() for key in ("stream", "log", "message", "error") for space in ("", " "))
 _UNICODE = re.compile(rb"\\u([0-9a-fA-F]{4})")
+# GitHub Actions: a failed step ends here; what follows cleans up. Actions print their own message and no exit code.
+_STEP_FAILED = re.compile(rb"##\[error\]Process completed with exit code [1-9][^\n]*\n?")
+_JOB_FAILED = re.compile(rb"##\[error\](?s:.*?)\bPost job cleanup\.[^\n]*\n?")
 _QUOTES = {"\u2018": b"'", "\u2019": b"'", "\u201c": b'"', "\u201d": b'"'}
 
 
@@ -40,7 +43,10 @@ def blocks(log: IO[bytes]) -> Iterator[LogBlock]:
     piece = next(pieces, b"")
     while piece:
         following = next(pieces, b"")
-        text += _plain(piece)
+        plain = _plain(piece)
+        if failed := _STEP_FAILED.search(plain) or _JOB_FAILED.search(plain):
+            plain, following = plain[: failed.end()], b""
+        text += plain
         end = len(text) if not following else _line_end(text, start, max(start, len(text) - MARGIN))
         yield LogBlock(text, start, end, line, not following)
         dropped = max(0, text.rfind(b"\n", 0, max(0, end - MARGIN)) + 1) or max(0, end - 2 * MARGIN)

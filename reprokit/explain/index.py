@@ -46,7 +46,7 @@ class WordIndex:
         for line, similarity in similarities.items():
             rule, source = self._lines[line]
             if source != without and (rule not in best or similarity > best[rule].similarity):
-                best[rule] = Neighbour(rule, source, similarity)
+                best[rule] = Neighbour(rule, source if _URL.match(source) else "", similarity)
         return sorted(best.values(), key=lambda each: -each.similarity)
 
 
@@ -70,7 +70,7 @@ def indexed(rules: Iterable[LogRule], logs: Iterable[Mapping[str, Any]]) -> dict
             # A pair that occurs once finds only its own line.
             if (frequency[feature] > 1 or " " not in feature) and round(weight * _SCALE):
                 postings[feature] += [number, round(weight * _SCALE)]
-    return {"lines": [[rule, source if _URL.match(source) else ""] for rule, source, _ in lines], "postings": postings}
+    return {"lines": [[rule, source] for rule, source, _ in lines], "postings": postings}
 
 
 def words(text: str) -> list[str]:

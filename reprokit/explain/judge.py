@@ -37,7 +37,7 @@ _RESULTS = 2
 # So many errors that no rule knows are shown.
 _UNKNOWN = 2
 # So similar is a line that retells the same failure: see `measured`.
-_NEAR = 0.55
+_NEAR = 0.6
 _THREAD = 0.5
 # Facts that reprokit found out itself need no second opinion.
 _OWN = "reprokit: "
@@ -188,7 +188,9 @@ def _succeeded(found: Scan, rules: Matcher) -> bool:
         last = max([found.signs.get("error", 0), *words, *(hit.last for _, hit in hits)])
         went_on = max(success, found.went_on) > last or _worked_after(found, last)
         return last == 0 or went_on or found.lines - last > _AT_END
-    return success > max(failure, found.signs.get("error", 0))
+    last = max(failure, found.signs.get("error", 0))
+    only_raised = found.signs.get("failure") == found.signs.get("traceback")  # a program may catch and log an exception
+    return success > last or (only_raised and _worked_after(found, last))
 
 
 def _worked_after(found: Scan, line: int) -> bool:

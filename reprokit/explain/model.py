@@ -90,13 +90,14 @@ class Signs(FrozenModel):
 
     success: list[str] = Field(description="the command, or its last step, succeeded")
     progress: list[str] = Field(description="a part succeeded, perhaps beside others that failed")
+    step: list[str] = Field(description="a step begins that only runs if all steps before it succeeded")
     failure: list[str] = Field(description="the command failed; the cause is elsewhere")
     traceback: list[str] = Field(description="a Python traceback begins; the exception at its end is an error")
     error: list[str] = Field(description="an error of an unknown kind")
     survived: list[str] = Field(description="the tool goes on, or a test passed: what failed just before ended nothing")
     harmless: list[str] = Field(description="looks like an error and is none")
 
-    @field_validator("success", "progress", "failure", "traceback", "error", "survived")
+    @field_validator("success", "progress", "step", "failure", "traceback", "error", "survived")
     @classmethod
     def _fixed_texts(cls, value: list[str]) -> list[str]:
         return _searchable(value)

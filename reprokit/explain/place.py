@@ -33,11 +33,12 @@ _PREFIX = re.compile(
 )
 # Includes the line numbers that spack prints before the lines of a log.
 _STAMP = re.compile(rb"(?m)^(?:#\d+ (?:\d+\.\d+ )?| +(?:>> )?\d+ {4}|\[?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[.\d]*Z\]? )+")
-# What a shell, `set -x` or a builder prints of a command: a prompt, `+`, `Step 3/9 : RUN`, `#12 [3/9] RUN`, `> RUN`.
+# What a shell, `set -x` or a builder prints of a command: a prompt, `+`, `Step 3/9 : RUN`, `#12 [3/9] RUN`, `> RUN`,
+# `set -e; ...`, and `[3/9] NAME: RUN` of reprokit.
 _COMMAND = re.compile(
     rb"(?:#\d+ |>+ )?(?:\[(?:[\w./-]+ )?\d+/\d+\] |Step \d+/\d+ : |STEP \d+(?:/\d+)?: )?"
-    rb"(?:RUN|COPY|ADD|FROM|ENV|CMD) (?!failed)\S"
-    rb"|Step \d+/\d+ : |STEP \d+(?:/\d+)?: |\$ \S|\+{1,4} \S"
+    rb"(?:(?!error|fatal|warning)[a-z][\w-]*: )?(?:RUN|COPY|ADD|FROM|ENV|CMD|ARG|SHELL) (?!failed)\S"
+    rb"|set -[a-z]*e[a-z]*[; ]|Step \d+/\d+ : |STEP \d+(?:/\d+)?: |\$ \S|\+{1,4} \S"
     rb"|(?:\([\w.-]+\) )?\[?[\w.-]+@[\w.-]+[: ][^\s#$]*\]?[#$] "
     rb"|# (?=[a-z][\w./-]*(?: |$))(?![^\n]*(?:: |\d$))"
 )

@@ -141,9 +141,14 @@ def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> 
             length = place.block.text.count(b"\n", place.start, end.start) if end else 0
             found.ignored = place.line + length
             return
-        found.signs["failure"] = place.line
+        found.signs["failure"] = found.signs["traceback"] = place.line
         _raise(found, place)
     elif ignored and exception(place.text):  # without a traceback
+        return
+    if "step" in owners:
+        found.rules.clear()
+        found.errors.clear()
+        found.signs.clear()
         return
     known = False
     for owner, own in owners.items():

@@ -66,6 +66,12 @@ def test_a_search_holds_nothing_of_the_users_own():
     assert query(text) == "error cannot open at"
 
 
+def test_a_measured_log_does_not_find_its_own_line():
+    text = "ModuleNotFoundError: No module named 'sklearn_extra'"
+    own, other = matcher().index.nearest(text)[0], matcher().index.nearest(text, "provoked here")[0]
+    assert own.similarity > other.similarity and own.source == ""
+
+
 def test_the_nearest_thread_is_another_line_with_an_address():
     index = matcher().index
     (nearest, *_) = index.nearest("/usr/bin/ld: cannot find -lopenblas")

@@ -53,6 +53,8 @@ def test_every_rule_explains_its_example_first():
 
 
 # A log, and of its first cause the rule, the line and a part of the sentence.
+STEP = "##[group]Run ./odd\n"
+STEP_FAILED = "##[error]Process completed with exit code 1.\n"
 FIRST_CAUSES: dict[str, str] = {
     # Of chained exceptions the first.
     'Traceback (most recent call last):\n  File "a.py", line 1, in <module>\n    d[7]\nKeyError: 7\n\n'
@@ -190,6 +192,17 @@ FIRST_CAUSES: dict[str, str] = {
     "error response from daemon: No such container: db\n": "docker-no-such-container:1: ",
     "Error response from daemon: no such container: db\n": "docker-no-such-container:1: ",
     'Cannot create directory "/opt/x": Permission denied\n': "permission-denied-path:1: ",
+    # Of a job of GitHub Actions, the step that failed: what ran before it succeeded, what follows cleans up.
+    f"{STEP}{CUDNN}{STEP}error: odd flux of x\n{STEP_FAILED}Post job cleanup.\n{MISSING}": "unexplained:4: ",
+    # pip builds one wheel, and fails to build another.
+    "  The detected CUDA version (12.2) mismatches the version that was used to compile\n  PyTorch (11.3).\n"
+    "Successfully built odd\nFailed to build flux\n": "torch-cuda-mismatch:1: ",
+    # An undefined reference without names of the newer ABI: the library is not linked.
+    "a.o: undefined reference to `absl::Fill(std::__cxx11::basic_string<char>*)'\n"
+    "a.o: undefined reference to `absl::Log(char const*, int)'\n": "undefined-reference:1: ",
+    "  Cannot find source file:\n\n    a.cc\n\n  No SOURCES given to target: odd\n": "cmake-sources-missing:1: ",
+    "Package curl is not available, but is referred to by another package.\n\n"
+    "E: Version '7.6' for 'curl' was not found\n": "apt-version-missing:3: ",
 }
 
 
@@ -297,6 +310,10 @@ SUCCESSES = [
     f"{MISSING}Epoch 1 | Loss 1.9461 |\nEpoch 2 | Loss 1.9412 |\n",
     f"{MISSING}shards: 100%|####| 4/4 [00:08<00:00]\nsaved /w/model.pt\n",
     "fatal: not a git repository: .git\n|flux|0.3256|±  |0.0065|\n|perplexity|40.05|±  |1.4881|\n",
+    f"ERROR:root:attempt 0\n{TRACEBACK}OddFlux: x\nstep 100 tokens/s 81211\nstep 200 tokens/s 81440\n",
+    "ls: cannot access '/opt/odd': No such file or directory\nconfig.status: creating Makefile\n",
+    "w.c: In function 'failed':\nw.c:3:28: warning: unused variable 'x' [-Wunused-variable]\n0 errors, 0 failed\n",
+    "best val error 0.00012, 0 batches failed\n",
     # What engines print while they go on.
     f"{DISCOVERY}INFO[0000] Selecting /dev/nvidia0 as /dev/nvidia0\n",
     f"{DISCOVERY}77ad1fe2b1c2\n",
@@ -322,6 +339,7 @@ def test_a_success_is_not_accused(text: str):
 
 
 PROMPTS = [
+    "[5/11] base: RUN ",
     "$ ",
     "+ ",
     "me@node:~/src$ ",
