@@ -17,8 +17,8 @@ CALLS = {
 # Modules that open paths themselves, by whose the paths are. All others, new ones too, use `reprokit.untrusted.files`.
 OTHERS = {
     "what comes with reprokit": """
-        commands/help.py compat/distributions.py compat/facts.py config/archives.py container/prepare.py explain/load.py
-        helper/program.py recipe/blocks.py recipe/start.py
+        commands/help.py compat/distributions.py compat/facts.py compat/interfaces.py config/archives.py
+        container/prepare.py explain/load.py helper/program.py recipe/blocks.py recipe/start.py
     """,
     "a container's: they run there": """
         profiling/launcher.py profiling/reduce.py

@@ -61,7 +61,7 @@ def test_a_provoked_failure_ends_in_its_named_cause(engine, container, script, r
     assert done.exit_code, done
     lines = keep(f"{done.stdout}\n{done.stderr}", done.facts)
     cause = explain(io.BytesIO(read_log()[0]), failed=True).causes[0]
-    assert (cause.rule, lines[0]) == (rule, f"cause: {cause.cause}")
+    assert (cause.rule, lines[0]) == (rule, f"cause: {cause.sentence}")
     assert lines[1] == f"remedy: {cause.remedy}"
 
 
