@@ -34,7 +34,8 @@ def watching(engine: Engine, container: str) -> Iterator[Evidence]:
     if info and not in_group(info.pid, info.id):
         info = None
     processor = ProcessorWatch(info.pid if info else 0)
-    processor.start()
+    if info:
+        processor.start()
     try:
         with KernelWatch(info.pid if info else 0) as kernel:
             yield Evidence(container, info, kernel, idle_s=processor.idle_s)

@@ -150,8 +150,8 @@ def _with_status(cause: Cause, rules: Matcher) -> Cause:
     rule = rules.rules.get(cause.rule)
     if rule is not None and rule.kind in ("exact", "symptom"):
         return cause
-    known = rules.status(cause.text) or rules.status(cause.cause)
-    return cause._replace(cause=f"{cause.cause}; {known[0]} means: {known[1]}") if known else cause
+    status = rules.status(cause.text) or rules.status(cause.cause)
+    return cause._replace(cause=f"{cause.cause}; {status[0]} means: {status[1]}") if status else cause
 
 
 def _with_history(cause: Cause, pins: Mapping[str, str], named: set[str]) -> Cause:

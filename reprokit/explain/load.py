@@ -150,7 +150,7 @@ def bundled_matcher() -> Matcher:
 def compiled_rules() -> dict[str, Any]:
     """The compiled rules. Those of a checkout are compiled again after each change of their sources."""
     key = _key() if CORPUS.exists() else ""
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, KeyError, TypeError):  # missing or damaged
         kept: dict[str, Any] = json.loads(COMPILED.read_bytes())
         if kept["key"] == key or not key:
             return kept

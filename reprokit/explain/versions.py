@@ -24,6 +24,8 @@ _SEEN = {
 }
 _PATTERN = re.compile(b"|".join(b"(?P<%s>%s)" % (name.encode(), pattern) for name, pattern in _SEEN.items()))
 _MOST = 2  # of one name
+# Those that the compat tables compare.
+_COMPARED = ("python", "cuda", "torch", "gcc", "cmake", "numpy", "llvm")
 
 
 class SeenVersion(NamedTuple):
@@ -73,10 +75,6 @@ def _value(match: re.Match[bytes]) -> str:
 
 def unfit(seen: Iterable[SeenVersion], pins: Mapping[str, str] = {}) -> list[str]:
     """What the compat tables say against these versions, and where they differ from a recipe's pins."""
-    from reprokit.compat.evaluate import evaluate
-    from reprokit.compat.facts import bundled
-    from reprokit.compat.model import Stack
-
     values: dict[str, list[SeenVersion]] = {}
     for each in seen:
         values.setdefault(each.name, []).append(each)
@@ -85,18 +83,19 @@ def unfit(seen: Iterable[SeenVersion], pins: Mapping[str, str] = {}) -> list[str
         for name, pin in pins.items()
         if name in values and not any(_alike(each.value, pin) for each in values[name])
     ]
-    known = {name: own[0].value for name, own in values.items() if len(own) == 1 and name in _COMPARED}
-    if len(known) < 2:
+    stated = {name: own[0].value for name, own in values.items() if len(own) == 1 and name in _COMPARED}
+    if len(stated) < 2:
         return problems
-    stack = Stack(known, driver=values["driver"][0].value if len(values.get("driver", ())) == 1 else None)
+    from reprokit.compat.evaluate import evaluate
+    from reprokit.compat.facts import bundled
+    from reprokit.compat.model import Stack
+
+    stack = Stack(stated, driver=values["driver"][0].value if len(values.get("driver", ())) == 1 else None)
     for finding in evaluate(bundled(), stack):
         if finding.severity == "error":
             subjects = " and ".join(subject.replace("=", " ", 1) for subject in finding.subjects)
             problems.append(f"{subjects}: {finding.reason}")
     return problems
-
-
-_COMPARED = ("python", "cuda", "torch", "gcc", "cmake", "numpy", "llvm")
 
 
 def _alike(one: str, other: str) -> bool:
