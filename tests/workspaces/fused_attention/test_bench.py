@@ -8,7 +8,7 @@ import statistics
 import pytest
 import torch
 from fused_attention import bench, build
-from fused_attention.bench import accuracy, cases, command, environment, machine, measure, methods, records, timing
+from fused_attention.bench import accuracy, cases, command, environment, machine, methods, records, timing
 
 from tests.support.waiting import wait_for
 
@@ -28,7 +28,7 @@ def lines_of(capsys):
 
 
 def times(lines):
-    return [line for line in lines if line.get("metric") == measure.METRIC]
+    return [line for line in lines if line.get("metric") == records.TIMES["forward"]]
 
 
 def test_an_interrupt_is_one_line(python):

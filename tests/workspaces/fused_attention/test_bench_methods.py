@@ -8,7 +8,7 @@ import types
 
 import pytest
 import torch
-from fused_attention.bench import accuracy, cases, flex, layer, measure, methods, timing
+from fused_attention.bench import accuracy, cases, flex, layer, measure, methods, records, timing
 
 SETTINGS = measure.Settings("cpu", repeats=3, budget_s=0.1, flex_from=10**9)
 
@@ -118,7 +118,7 @@ def test_what_cannot_be_captured_is_called_and_warned_about(monkeypatch):
 def test_the_memory_of_a_method_is_its_own():
     """Ours needs its result, and the formula its scores."""
     lines = measure.Grid(SETTINGS, None).cell(cases.Case(1, 12, 256, 64, "float32", "none"))
-    memory = {line["impl"]: line["peak_bytes"] for line in lines if line["metric"] == measure.METRIC}
+    memory = {line["impl"]: line["peak_bytes"] for line in lines if line["metric"] == records.TIMES["forward"]}
     scores, result = 12 * 256 * 256 * 4, 12 * 256 * 64 * 4
     assert max(memory["ours"], memory["sdpa-flash"]) < 2 * result < scores < memory["sdpa-math"]
     assert memory["naive"] >= 2 * scores
@@ -161,7 +161,7 @@ def test_a_method_that_torch_cannot_run_is_left_out_with_its_words(monkeypatch):
 
     with_methods(monkeypatch, methods.Method("naive", refuse))
     grid = measure.Grid(SETTINGS, None)
-    found = [record["impl"] for record in grid.cell(a_case()) if record["metric"] == measure.METRIC]
+    found = [record["impl"] for record in grid.cell(a_case()) if record["metric"] == records.TIMES["forward"]]
     assert found == ["ours", "sdpa"]
     assert grid.left_out == ["naive (\"addmm_impl_cpu_\" not implemented for 'Half')"]
     monkeypatch.setattr(methods, "methods", lambda inputs, with_flex: [methods.Method("ours", refuse)])

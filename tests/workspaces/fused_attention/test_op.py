@@ -51,7 +51,7 @@ def test_opcheck(extension, tensors, options, needs_gradient):
 @pytest.mark.parametrize("requested", [[True] * 3 + [False] * 2, [False, True, False, False, False]])
 def test_opcheck_of_the_backward_operator(extension, tensors, requested):
     q, k, v = tensors()
-    arguments = (torch.ones_like(q), requested, q, k, v)
+    arguments = (torch.ones_like(q), requested, None, None, q, k, v)
     torch.library.opcheck(torch.ops.fused_attention.backward.default, arguments)
 
 
@@ -75,7 +75,9 @@ def test_a_trace_for_a_gpu_takes_a_structured_mask(extension):
         q = torch.empty(2, 4, 70, 32, device="cuda")
         structure = torch.empty(6, dtype=torch.int64)
         out = torch.ops.fused_attention.forward(q, q, q, structure=structure)
-        gradients = torch.ops.fused_attention.backward(q, [True] * 3 + [False] * 2, q, q, q, None, structure)
+        gradients = torch.ops.fused_attention.backward(
+            q, [True] * 3 + [False] * 2, None, None, q, q, q, None, structure
+        )
     assert out.device.type == "cuda" and out.shape == q.shape
     assert [t.device.type for t in gradients] == ["cuda"] * 5 and gradients[0].shape == q.shape
 

@@ -13,7 +13,7 @@ def register() -> None:
     if not hasattr(getattr(torch, "library", None), "register_fake"):
         return
     operators = torch.ops.fused_attention
-    for name in ("forward", "backward"):
+    for name in ("forward", "forward_lse", "backward"):
         torch.library.register_fake("fused_attention::" + name, _without_structure(getattr(operators, name + "_fake")))
 
 

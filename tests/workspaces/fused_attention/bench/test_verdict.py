@@ -17,8 +17,8 @@ KEPT = "time / time of the kept pairs, masked, seq >= 512"
 
 
 def params(**changes):
-    return {"device": "cpu", "threads": 1, "batch": 1, "heads": 12, "kv_heads": 12, "seq": 1024, "dim": 64,
-            "dtype": "float32", "mask": "none", **changes}  # fmt: skip
+    return {"direction": "forward", "device": "cpu", "threads": 1, "batch": 1, "heads": 12, "kv_heads": 12, "seq": 1024,
+            "dim": 64, "dtype": "float32", "mask": "none", **changes}  # fmt: skip
 
 
 def record(metric, value, impl=None, **changes):
@@ -30,10 +30,11 @@ def cell(ours, *, peak_share=0.8, work=1.0, **others_and_changes):
     """One case: the milliseconds of ours and of the named others."""
     names = {"sdpa", "naive", "flex", "packed"}
     changes = {name: value for name, value in others_and_changes.items() if name not in names}
-    found = [{**record("fused_attention.forward", ours, "ours", **changes), "peak_share": peak_share}]
+    metric = records.TIMES[changes.get("direction", "forward")]
+    found = [{**record(metric, ours, "ours", **changes), "peak_share": peak_share}]
     for name in sorted(names & set(others_and_changes)):
         impl = {"sdpa": "sdpa-flash", "packed": "ours-packed"}.get(name, name)
-        found.append(record("fused_attention.forward", others_and_changes[name], impl, **changes))
+        found.append(record(metric, others_and_changes[name], impl, **changes))
     return [*found, record("fused_attention.work", work, **changes)]
 
 
@@ -49,6 +50,15 @@ def test_the_worst_cell_comes_first_and_failing_ones_are_named():
     assert (len(row.values), len(row.failing), row.holds) == (3, 1, False)
     assert "- float32 none, batch 1, seq 512, against flex: 0.900" in verdict.markdown(list(found.values()))
     assert rows(cell(1.0, sdpa=2.0))[SPEED].holds
+
+
+def test_a_backward_pass_has_rows_of_its_own():
+    judged = rows(cell(1.0, sdpa=2.0), cell(1.0, sdpa=0.9, direction="backward", peak_share=0.5))
+    assert (judged[SPEED].holds, judged[PEAK].holds) == (True, True)
+    assert judged["backward: " + SPEED].failing == [
+        (0.9, "float32 none, batch 1, seq 1024, backward, against sdpa-flash")
+    ]
+    assert judged["backward: " + PEAK].failing == [(0.5, "float32 none, batch 1, seq 1024, backward")]
 
 
 def test_packed_is_its_own_row_and_what_was_not_measured_does_not_hold():
@@ -118,6 +128,7 @@ def test_the_compact_table_gives_the_same_verdict(capsys, tmp_path):
         {"environment": {"torch": "2.13.0", "device": {"name": "cpu"}}},
         *cell(10.0, sdpa=25.0, flex=12.5, work=100.0),
         *cell(1.5, sdpa=20.0, packed=1.0, work=12.0, mask="padding", peak_share=0.5),
+        *cell(1.5, sdpa=1.0, work=12.0, direction="backward"),
         record("fused_attention.traffic", 8.0),
         *(record("fused_attention.max_error", value, impl) for impl, value in (("ours", 3.0), ("sdpa-flash", 2.0))),
     ]

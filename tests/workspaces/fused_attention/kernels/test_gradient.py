@@ -34,7 +34,9 @@ def assert_gradients():
         for (name, leaf), gradient, right in zip(leaves.items(), ours, exact, strict=True):
             assert (gradient.dtype, gradient.shape) == (leaf.dtype, leaf.shape)
             largest = float(right.abs().max()) if right.numel() else 0
-            allowed = torch.finfo(leaf.dtype).eps * right.abs() + 2e-5 * (1 + largest)
+            eps = torch.finfo(leaf.dtype).eps
+            # The result is rounded before its product with its gradient, and bfloat16 weights before theirs.
+            allowed = eps * right.abs() + max(2e-5, eps / 2) * (1 + largest)
             error = (gradient.double() - right).abs()
             assert bool((error <= allowed).all()), (name, float(error.max()))
         return dict(zip(leaves, ours, strict=True))
@@ -153,7 +155,7 @@ def test_structured_masks_in_several_chunks(extension, tensors, program, allowed
     """The backward operator against itself with the same mask as a tensor."""
     q, k, v = tensors(q_len=300, k_len=310)
     grad = torch.randn(q.shape, generator=torch.Generator().manual_seed(2))
-    arguments = (grad, [True] * 3 + [False] * 2, q, k, v)
+    arguments = (grad, [True] * 3 + [False] * 2, None, None, q, k, v)
     backward = torch.ops.fused_attention.backward
     structured = backward(*arguments, structure=assemble(program), is_causal=is_causal)
     dense = backward(*arguments, allowed.view(-1, 1, 300, 310), is_causal=is_causal)
@@ -170,7 +172,7 @@ def test_structured_masks_in_several_chunks(extension, tensors, program, allowed
 )
 def test_the_backward_operator_checks_its_gradient(extension, tensors, grad, message):
     with pytest.raises((ValueError, TypeError)) as caught:
-        torch.ops.fused_attention.backward(grad, [True] * 3 + [False] * 2, *tensors())
+        torch.ops.fused_attention.backward(grad, [True] * 3 + [False] * 2, None, None, *tensors())
     assert message in str(caught.value)
 
 
@@ -179,7 +181,7 @@ def test_only_the_requested_gradients_are_computed(tensors):
     k.requires_grad_()
     fused_attention(q, k, v).sum().backward()
     assert q.grad is None and v.grad is None and k.grad.shape == k.shape
-    gradients = torch.ops.fused_attention.backward(q, [False, False, True, False, False], q, k.detach(), v)
+    gradients = torch.ops.fused_attention.backward(q, [False, False, True, False, False], None, None, q, k.detach(), v)
     assert [t.numel() for t in gradients] == [0, 0, v.numel(), 0, 0]
 
 

@@ -16,9 +16,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence
 import torch
 
 from .. import build
-from . import accuracy, cases, environment, layer, machine, measure, records, summary, table, verdict
+from . import accuracy, cases, environment, layer, machine, measure, records, table, verdict
 
-PARTS = ("grid", "scaling", "layer")
+PARTS = ("grid", "backward", "scaling", "layer")
 QUICK_MASKS = ("none", "causal", "window", "bigbird")
 # A few different cases: large and small batches, long and short, dense and masked.
 SCALING = ((1, 512, "none"), (16, 128, "none"), (1, 1024, "causal"), (8, 512, "window"), (4, 512, "padding"))
@@ -116,7 +116,7 @@ def judgement(file: records.File) -> str:
 def summarize(path: str) -> int:
     """Print the compact table of a file of --output."""
     try:
-        summary.write(records.read(path), sys.stdout)
+        records.write_table(records.read(path), sys.stdout)
     except (OSError, ValueError, KeyError) as error:
         return fail("--summary %s cannot be read: %s" % (path, error))
     return 0
@@ -145,8 +145,9 @@ def measured(options: argparse.Namespace, writer: "Writer") -> Iterator[List[Dic
     """The records of all requested cases that the output lacks, case by case."""
     # flex_attention takes seconds to compile for each case: with --quick only for the long ones.
     settings = measure.Settings(options.device, options.repeats, 2.0, 512 if options.quick else 1)
-    if "grid" in options.part:
-        yield from grid(options, settings, writer)
+    for part, name in (("grid", "forward"), ("backward", "backward")):
+        if part in options.part:
+            yield from grid(options, settings, writer, name)
     if "scaling" in options.part and options.device == "cpu" and (os.cpu_count() or 1) > 1:
         for dtype in options.dtype:
             for batch, seq, mask in SCALING:
@@ -161,7 +162,10 @@ def measured(options: argparse.Namespace, writer: "Writer") -> Iterator[List[Dic
                 yield layer.cell(batch, seq, dtype, settings, say)
 
 
-def grid(options: argparse.Namespace, settings: measure.Settings, writer: "Writer") -> Iterator[List[Dict[str, Any]]]:
+def grid(
+    options: argparse.Namespace, settings: measure.Settings, writer: "Writer", which: str
+) -> Iterator[List[Dict[str, Any]]]:
+    """The cells of one pass, "forward" or "backward"."""
     try:
         roofs = machine.roofs(options.device)  # type: Optional[machine.Roofs]
     except build.BuildError as error:
@@ -169,14 +173,15 @@ def grid(options: argparse.Namespace, settings: measure.Settings, writer: "Write
         say("the machine's peak is not measured: %s" % str(error).splitlines()[0])
     if roofs is not None:
         yield roofs.records({"device": options.device, "threads": torch.get_num_threads()})
-    cells = measure.Grid(settings, roofs)
+    cells = measure.Grid(settings, roofs, which)
     todo = cases.grid(options.batch, options.heads, options.seq, options.dim, options.dtype, options.mask)
     for case in todo:
-        if writer.has(measure.METRIC, measure.params_of(case, options.device)):
+        if writer.has(records.TIMES[which], cells.params_of(case)):
             continue
         yield cells.cell(case)
         for reason in cells.left_out:
-            say("%s %s, batch %d, seq %d, left out: %s" % (case.dtype, case.mask, case.batch, case.seq, reason))
+            cell = (which, case.dtype, case.mask, case.batch, case.seq)
+            say("%s, %s %s, batch %d, seq %d, left out: %s" % (*cell, reason))
 
 
 class Writer:
@@ -200,7 +205,8 @@ class Writer:
             if unlike:
                 raise ValueError("its records differ from this run in %s; name another file" % ", ".join(unlike))
             self.done = {metric: [r["params"] for r in found] for metric, found in file.others.items()}
-            self.done[measure.METRIC] = [cell.params for cell in file.cells.values()]
+            for cell in file.cells.values():
+                self.done.setdefault(records.TIMES[cell.params["direction"]], []).append(cell.params)
 
     def has(self, metric: str, params: Dict[str, Any]) -> bool:
         """Whether the file holds a record with these parameters, among others."""

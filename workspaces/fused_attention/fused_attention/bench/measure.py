@@ -7,9 +7,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 
-from . import accuracy, cases, machine, methods, timing
+from . import accuracy, cases, machine, methods, records, timing
 
-METRIC = "fused_attention.forward"
 CALL_LIMIT_S = 20.0
 ERROR_ELEMENTS = 1 << 24  # of scores: larger cases are not compared with float64 again
 
@@ -24,11 +23,13 @@ class Settings(NamedTuple):
 
 
 class Grid:
-    """Measures cells. With shorter sequences first, it can skip methods that would take minutes a call."""
+    """Measures cells of one pass. With shorter sequences first, it can skip methods that would take minutes a call."""
 
-    def __init__(self, settings: Settings, roofs: "Optional[machine.Roofs]") -> None:
+    def __init__(self, settings: Settings, roofs: "Optional[machine.Roofs]", which: str = "forward") -> None:
         self.settings = settings
         self.roofs = roofs
+        self.is_backward = which == "backward"
+        self.metric = records.TIMES[which]
         # By dtype, mask and method: how many scores a case had, and milliseconds a call.
         self.seen = {}  # type: Dict[Tuple[str, str, str], Tuple[int, float]]
         self.left_out = []  # type: List[str]
@@ -41,17 +42,17 @@ class Grid:
         functions = self._functions(case, inputs)
         samples = timing.interleaved(functions, clock, settings.repeats, settings.budget_s)
         medians = {name: statistics.median(values) for name, values in samples.items()}
-        params = dict(params_of(case, settings.device), clock=clock)
-        records = [
-            _figure("work", "GFLOP", inputs.flop() / 1e9, params),
-            _figure("traffic", "MB", inputs.compulsory_bytes() / 1e6, params),
+        params = dict(self.params_of(case), clock=clock)
+        figures = [
+            _figure("work", "GFLOP", self._flop(inputs.flop()) / 1e9, params),
+            _figure("traffic", "MB", self._bytes(inputs.compulsory_bytes()) / 1e6, params),
         ]
         for name, values in samples.items():
             self.seen[case.dtype, case.mask, name] = (_scores(case), medians[name])
             with functions[name].context():
                 peak = machine.peak_bytes(functions[name].function, settings.device)
             record = {
-                "metric": METRIC,
+                "metric": self.metric,
                 "impl": name,
                 "unit": "ms",
                 "median": medians[name],
@@ -62,15 +63,27 @@ class Grid:
                 "ratio_to": {other: medians[other] / medians[name] for other in medians if other != name},
             }
             record.update(self._rates(case.dtype, inputs, name, medians[name]))
-            records.append(record)
+            figures.append(record)
             if peak is not None:
-                records.append(_figure("memory", "MB", peak / 1e6, params, name))
-        return records + self._errors(case, inputs, functions, params)
+                figures.append(_figure("memory", "MB", peak / 1e6, params, name))
+        return figures + self._errors(case, inputs, functions, params)
+
+    def params_of(self, case: cases.Case) -> Record:
+        which = "backward" if self.is_backward else "forward"
+        return {"direction": which, **params_of(case, self.settings.device)}
+
+    def _flop(self, forward: int) -> float:
+        """Five products of a backward pass to two of a forward pass."""
+        return 2.5 * forward if self.is_backward else forward
+
+    def _bytes(self, forward: int) -> int:
+        """Backward: q, k, v, the result and its gradient are read, three gradients written; of the same sizes."""
+        return 2 * forward if self.is_backward else forward
 
     def _functions(self, case: cases.Case, inputs: cases.Inputs) -> Dict[str, timing.Timed]:
         functions = {}
         self.left_out = []
-        for method in methods.methods(inputs, case.seq >= self.settings.flex_from):
+        for method in methods.methods(inputs, case.seq >= self.settings.flex_from, self.is_backward):
             reason = self._too_much(case, method)
             if reason is None:
                 reason = self._prepare(method, inputs, functions)
@@ -120,6 +133,7 @@ class Grid:
         """Useful work a second, and its share of the machine's peak and bandwidth."""
         packed = name == "ours-packed"
         flop, moved = inputs.without_padding() if packed else (inputs.flop(), inputs.compulsory_bytes())
+        flop, moved = self._flop(flop), self._bytes(moved)
         gflops = flop / milliseconds / 1e6
         if self.roofs is None:
             return {"gflops": gflops}
@@ -136,19 +150,19 @@ class Grid:
     def _errors(
         self, case: cases.Case, inputs: cases.Inputs, functions: Dict[str, timing.Timed], params: Record
     ) -> List[Record]:
-        """Errors against float64, of ours and of torch's first method."""
-        if _scores(case) > ERROR_ELEMENTS:
+        """Errors of results against float64, of ours and of torch's first method."""
+        if self.is_backward or _scores(case) > ERROR_ELEMENTS:
             return []
         right = accuracy.expected(inputs)
-        records = []
+        figures = []
         theirs = next((name for name in functions if name.startswith("sdpa")), None)
         for name in ("ours", theirs):
             if name is not None:
                 with functions[name].context():
                     error = accuracy.error_of(functions[name].function(), right)
-                records.append(_figure("rms_error", "1", error.rms, params, name))
-                records.append(_figure("max_error", "1", error.largest, params, name))
-        return records
+                figures.append(_figure("rms_error", "1", error.rms, params, name))
+                figures.append(_figure("max_error", "1", error.largest, params, name))
+        return figures
 
 
 def refusal(error: Exception, warned: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from ..op import fused_attention
 from . import flex
 from .cases import Inputs, Unavailable
 
-Function = Callable[[], torch.Tensor]
+Function = Callable[[], Any]
 
 CPU_BACKENDS = (("sdpa-flash", "FLASH_ATTENTION"), ("sdpa-math", "MATH"))
 CUDA_BACKENDS = (("sdpa-cudnn", "CUDNN_ATTENTION"), ("sdpa-efficient", "EFFICIENT_ATTENTION"))
@@ -39,8 +39,14 @@ class Method(NamedTuple):
         return self.name.startswith("ours")
 
 
-def methods(inputs: Inputs, with_flex: bool) -> List[Method]:
-    """Ours first. SDPA needs torch 2.0, its choice of backends 2.3, flex_attention 2.5."""
+def methods(inputs: Inputs, with_flex: bool, is_backward: bool = False) -> List[Method]:
+    """Ours first. SDPA needs torch 2.0, its choice of backends 2.3, flex_attention 2.5.
+
+    With `is_backward`, each method's backward pass; a packed batch's rows are not of `inputs`, so it has none.
+    """
+    if is_backward:
+        every = methods(inputs, with_flex)
+        return [one._replace(make=backward(one.make)) for one in every if one.name != "ours-packed"]
     found = [Method("ours", lambda inputs: functools.partial(ours, inputs))]
     if inputs.lengths is not None:
         found.append(Method("ours-packed", packed))
@@ -52,6 +58,19 @@ def methods(inputs: Inputs, with_flex: bool) -> List[Method]:
     if inputs.q.is_cuda:
         found.append(Method("flash-attn", flash_attn))
     return found
+
+
+def backward(make: "Callable[[Inputs], Function]") -> "Callable[[Inputs], Function]":
+    """The gradients of q, k and v instead of the result, for a gradient of unit variance."""
+
+    def made(inputs: Inputs) -> Function:
+        leaves = [x.detach().requires_grad_() for x in (inputs.q, inputs.k, inputs.v)]
+        with torch.enable_grad():
+            out = make(inputs._replace(q=leaves[0], k=leaves[1], v=leaves[2]))()
+        grad = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(out)
+        return lambda: torch.autograd.grad(out, leaves, grad, retain_graph=True)
+
+    return made
 
 
 def ours(inputs: Inputs) -> torch.Tensor:

@@ -2,13 +2,13 @@
 
 from typing import Any, Dict, List, Optional
 
-from .measure import METRIC
+from .records import TIMES
 
 Record = Dict[str, Any]
 
 HEADING = (
-    "    dtype  mask       batch   seq  method               ms   spread  ours is   GFLOP/s  of peak  of bandwidth"
-    "  bound        MB"
+    "    dtype  mask       batch   seq  direction  method               ms   spread  ours is   GFLOP/s  of peak"
+    "  of bandwidth  bound        MB"
 )
 
 
@@ -42,12 +42,18 @@ def roof(record: Record) -> str:
 def line(record: Record) -> Optional[str]:
     """One line for a time; None for a record that has no line of its own."""
     params, metric = record["params"], record["metric"]
-    if metric not in (METRIC, "fused_attention.scaling", "fused_attention.bert_layer"):
+    if metric not in (*TIMES.values(), "fused_attention.scaling", "fused_attention.bert_layer"):
         return None
     median = record["median"]
     ours = record.get("ratio_to", {}).get("ours")
     mask = params.get("mask", "layer")
-    head = "%9s  %-10s %5d %5d  " % (params["dtype"], mask, params["batch"], params["seq"])
+    head = "%9s  %-10s %5d %5d  %-9s  " % (
+        params["dtype"],
+        mask,
+        params["batch"],
+        params["seq"],
+        params.get("direction", "forward"),
+    )
     name = record["impl"] + (" x%d" % params["threads"] if metric == "fused_attention.scaling" else "")
     spread = (max(record["samples"]) - min(record["samples"])) / 2 / median
     text = head + "%-15s %8.3f  +-%3.0f%%  %7s" % (name, median, 100 * spread, "%.2fx" % (1 / ours) if ours else "")

@@ -80,12 +80,12 @@ def markdown(found: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def speedups(impl: str = "ours") -> Callable[[File], List[Value]]:
+def speedups(impl: str = "ours", direction: str = "forward") -> Callable[[File], List[Value]]:
     """How many times as fast as the fastest rival, in every cell."""
 
     def values(file: File) -> List[Value]:
         found = []
-        for cell in file.where():
+        for cell in file.where(direction=direction):
             ratio = cell.speedup(impl)
             if ratio is not None:
                 found.append((ratio, "%s, against %s" % (cell.label(), cell.best_other())))
@@ -94,21 +94,29 @@ def speedups(impl: str = "ours") -> Callable[[File], List[Value]]:
     return values
 
 
-def peak_shares(file: File) -> Iterable[Value]:
+def peak_shares(direction: str = "forward") -> Callable[[File], Iterable[Value]]:
     """The share of the measured raw peak, in long dense cells."""
-    for cell in file.where(mask="none", seq=LONG):
-        if "peak_share" in cell.records["ours"]:
-            yield cell.records["ours"]["peak_share"], cell.label()
+
+    def values(file: File) -> Iterable[Value]:
+        for cell in file.where(direction=direction, mask="none", seq=LONG):
+            if "peak_share" in cell.records["ours"]:
+                yield cell.records["ours"]["peak_share"], cell.label()
+
+    return values
 
 
-def over_kept_pairs(file: File) -> Iterable[Value]:
+def over_kept_pairs(direction: str = "forward") -> Callable[[File], Iterable[Value]]:
     """A long masked cell's time over the time of the dense cell for as many pairs as the mask keeps."""
-    work = {key_of(record["params"]): record["median"] for record in file.others.get("fused_attention.work", ())}
-    for cell in file.where(seq=LONG):
-        key, dense_key = key_of(cell.params), key_of(dict(cell.params, mask="none"))
-        if key != dense_key and dense_key in file.cells:
-            share = work[key] / work[dense_key]
-            yield cell.median("ours") / (share * file.cells[dense_key].median("ours")), cell.label()
+
+    def values(file: File) -> Iterable[Value]:
+        work = {key_of(record["params"]): record["median"] for record in file.others.get("fused_attention.work", ())}
+        for cell in file.where(direction=direction, seq=LONG):
+            key, dense_key = key_of(cell.params), key_of(dict(cell.params, mask="none"))
+            if key != dense_key and dense_key in file.cells:
+                share = work[key] / work[dense_key]
+                yield cell.median("ours") / (share * file.cells[dense_key].median("ours")), cell.label()
+
+    return values
 
 
 def error_ratios(metric: str) -> Callable[[File], Iterable[Value]]:
@@ -139,8 +147,13 @@ def _order(value: float, at_least: bool) -> float:
 ALL = (
     Requirement("times as fast as the fastest rival", 1.0, speedups()),
     Requirement("the same, packed", 1.0, speedups("ours-packed")),
-    Requirement("share of the raw peak, dense, seq >= 512", 0.75, peak_shares),
-    Requirement("time / time of the kept pairs, masked, seq >= 512", 1.3, over_kept_pairs, at_least=False),
+    Requirement("share of the raw peak, dense, seq >= 512", 0.75, peak_shares()),
+    Requirement("time / time of the kept pairs, masked, seq >= 512", 1.3, over_kept_pairs(), at_least=False),
+    Requirement("backward: times as fast as the fastest rival", 1.0, speedups(direction="backward")),
+    Requirement("backward: share of the raw peak, dense, seq >= 512", 0.6, peak_shares("backward")),
+    Requirement(
+        "backward: time / time of the kept pairs, masked, seq >= 512", 1.5, over_kept_pairs("backward"), at_least=False
+    ),
     Requirement("root mean square error / SDPA's", 1.0, error_ratios("rms_error"), at_least=False),
     Requirement("largest error / SDPA's", 1.0, error_ratios("max_error"), at_least=False),
 )

@@ -33,7 +33,8 @@ bool any(const Wanted& wanted) {
 }
 
 at::Tensor forward_signature(FA_FORWARD_PARAMETERS);
-Gradients backward_signature(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS);
+std::tuple<at::Tensor, at::Tensor> forward_lse_signature(FA_FORWARD_PARAMETERS);
+Gradients backward_signature(FA_BACKWARD_PARAMETERS);
 
 at::Tensor call_forward(const Arguments& a) {
   static const auto op = c10::Dispatcher::singleton()
@@ -42,11 +43,19 @@ at::Tensor call_forward(const Arguments& a) {
   return op.call(FA_FORWARD_OF_A);
 }
 
-Gradients call_backward(const at::Tensor& grad, Wanted wanted, const Arguments& a) {
+std::tuple<at::Tensor, at::Tensor> call_forward_lse(const Arguments& a) {
+  static const auto op = c10::Dispatcher::singleton()
+                             .findSchemaOrThrow("fused_attention::forward_lse", "")
+                             .typed<decltype(forward_lse_signature)>();
+  return op.call(FA_FORWARD_OF_A);
+}
+
+Gradients call_backward(const at::Tensor& grad, Wanted wanted, const Optional<at::Tensor>& out,
+                        const Optional<at::Tensor>& lse, const Arguments& a) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("fused_attention::backward", "")
                              .typed<decltype(backward_signature)>();
-  return op.call(grad, wanted, FA_FORWARD_OF_A);
+  return op.call(grad, wanted, out, lse, FA_FORWARD_OF_A);
 }
 
 // What autograd keeps of a call until its backward pass.
@@ -66,7 +75,12 @@ class ArgumentSaver {
   void save(const char* name, const T& value) {
     context_->saved_data[name] = value;
   }
-  void done() { context_->save_for_backward(tensors_); }
+  // The call's result and its log-sum-exps come last.
+  void done(const at::Tensor& out, const at::Tensor& lse) {
+    tensors_.push_back(out);
+    tensors_.push_back(lse);
+    context_->save_for_backward(tensors_);
+  }
 
  private:
   AutogradContext* context_;
@@ -104,12 +118,18 @@ class ForwardFunction : public torch::autograd::Function<ForwardFunction> {
     ArgumentSaver saver(context);
 #define FA_SAVE(kind, name) saver.save(#name, name);
     FA_ARGUMENTS(FA_SAVE, FA_NOTHING)
-    saver.done();
     c10::List<bool> flags;
     for (const bool one : wanted_of(arguments)) flags.push_back(one);
     context->saved_data["wanted"] = flags;
     BelowAutograd guard;
-    return call_forward(arguments);
+    at::Tensor out, lse;
+    if (q.device().is_cpu()) {
+      std::tie(out, lse) = call_forward_lse(arguments);
+    } else {
+      out = call_forward(arguments);
+    }
+    saver.done(lse.defined() ? out : at::Tensor(), lse);
+    return out;
   }
 
   static variable_list backward(AutogradContext* context, variable_list grads) {
@@ -120,7 +140,10 @@ class ForwardFunction : public torch::autograd::Function<ForwardFunction> {
     const auto flags = context->saved_data["wanted"].toBoolList();
     Wanted wanted;
     for (int i = 0; i < kWantCount; ++i) wanted[i] = flags.get(i);
-    const auto found = call_backward(grads[0], wanted, Arguments{FA_FORWARD_OF_A});
+    Optional<at::Tensor> out, lse;
+    reader.read("out", &out);
+    reader.read("lse", &lse);
+    const auto found = call_backward(grads[0], wanted, out, lse, Arguments{FA_FORWARD_OF_A});
     variable_list gradients(kPlaces);
     const auto set = [&](Place place, WantedIndex i, const at::Tensor& gradient) {
       if (wanted[i]) gradients[place] = gradient;
@@ -144,9 +167,9 @@ at::Tensor forward_autograd(FA_FORWARD_PARAMETERS) {
 
 class BackwardFunction : public torch::autograd::Function<BackwardFunction> {
  public:
-  static variable_list forward(AutogradContext*, const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS) {
+  static variable_list forward(AutogradContext*, FA_BACKWARD_PARAMETERS) {
     BelowAutograd guard;
-    const auto found = call_backward(grad, wanted, Arguments{FA_FORWARD_NAMES});
+    const auto found = call_backward(grad, wanted, out, lse, Arguments{FA_FORWARD_NAMES});
     return {std::get<0>(found), std::get<1>(found), std::get<2>(found), std::get<3>(found), std::get<4>(found)};
   }
 
@@ -156,26 +179,26 @@ class BackwardFunction : public torch::autograd::Function<BackwardFunction> {
   }
 };
 
-Gradients backward_autograd(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS) {
+Gradients backward_autograd(FA_BACKWARD_PARAMETERS) {
   if (at::GradMode::is_enabled() && (grad.requires_grad() || any(wanted_of(Arguments{FA_FORWARD_NAMES})))) {
-    const auto found = BackwardFunction::apply(grad, wanted, FA_FORWARD_NAMES);
+    const auto found = BackwardFunction::apply(grad, wanted, out, lse, FA_FORWARD_NAMES);
     return Gradients{found[0], found[1], found[2], found[3], found[4]};
   }
   BelowAutograd guard;
-  return call_backward(grad, wanted, Arguments{FA_FORWARD_NAMES});
+  return call_backward(grad, wanted, out, lse, Arguments{FA_FORWARD_NAMES});
 }
 
-Gradients backward_device(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS) {
+Gradients backward_cuda(FA_BACKWARD_PARAMETERS) {
   const Arguments arguments{FA_FORWARD_NAMES};
   check_arguments<PlainSizes>(arguments);
-  check_grad<PlainSizes>(grad, q);
+  check_backward<PlainSizes>(grad, out, lse, q);
   return attention_backward(grad, arguments, wanted);
 }
 
 #if FUSED_ATTENTION_TORCH >= 200
-Gradients backward_meta(const at::Tensor& grad, Wanted wanted, FA_FORWARD_PARAMETERS) {
+Gradients backward_meta(FA_BACKWARD_PARAMETERS) {
   check_arguments<SymbolicSizes>(Arguments{FA_FORWARD_NAMES});
-  check_grad<SymbolicSizes>(grad, q);
+  check_backward<SymbolicSizes>(grad, out, lse, q);
   const auto like = [&](WantedIndex i, const at::Tensor& t) {
     return wanted[i] ? at::empty_like(t) : at::empty({0}, q.options());
   };
@@ -194,12 +217,8 @@ TORCH_LIBRARY_IMPL(fused_attention, Autograd, m) {
   m.impl("backward", fused_attention::backward_autograd);
 }
 
-TORCH_LIBRARY_IMPL(fused_attention, CPU, m) {
-  m.impl("backward", fused_attention::backward_device);
-}
-
 TORCH_LIBRARY_IMPL(fused_attention, CUDA, m) {
-  m.impl("backward", fused_attention::backward_device);
+  m.impl("backward", fused_attention::backward_cuda);
 }
 
 // Older torch traces nothing by meta tensors.

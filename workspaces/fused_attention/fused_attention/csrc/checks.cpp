@@ -223,21 +223,41 @@ void check_structure_fits(const at::Tensor& structure, int64_t batch, int64_t q_
   TORCH_CHECK_VALUE(error.empty(), error);
 }
 
+// `t` as the result, or as its gradient.
 template <class Sizes>
-void check_grad(const at::Tensor& grad, const at::Tensor& q) {
-  check_layout("grad", grad);
-  check_same_device("grad", grad, q);
-  TORCH_CHECK_TYPE(grad.scalar_type() == q.scalar_type(), "grad has dtype ", name_of(grad.scalar_type()),
-                   " and q has ", name_of(q.scalar_type()), "; they must be the same");
-  bool same = grad.dim() == 4;
-  for (int64_t i = 0; same && i < 4; ++i) same = Sizes::size(grad, i) == Sizes::size(q, i);
-  TORCH_CHECK_VALUE(same, "grad has shape ", shape_of<Sizes>(grad), " and q has ", shape_of<Sizes>(q),
+void check_result(const char* name, const at::Tensor& t, const at::Tensor& q) {
+  check_layout(name, t);
+  check_same_device(name, t, q);
+  TORCH_CHECK_TYPE(t.scalar_type() == q.scalar_type(), name, " has dtype ", name_of(t.scalar_type()), " and q has ",
+                   name_of(q.scalar_type()), "; they must be the same");
+  bool same = t.dim() == 4;
+  for (int64_t i = 0; same && i < 4; ++i) same = Sizes::size(t, i) == Sizes::size(q, i);
+  TORCH_CHECK_VALUE(same, name, " has shape ", shape_of<Sizes>(t), " and q has ", shape_of<Sizes>(q),
                     "; they must be the same");
 }
 
-template void check_grad<PlainSizes>(const at::Tensor&, const at::Tensor&);
+template <class Sizes>
+void check_backward(const at::Tensor& grad, const Optional<at::Tensor>& out, const Optional<at::Tensor>& lse,
+                    const at::Tensor& q) {
+  check_result<Sizes>("grad", grad, q);
+  TORCH_CHECK_VALUE(out.has_value() == lse.has_value(), "give both out and lse, or neither");
+  if (!out.has_value()) return;
+  check_result<Sizes>("out", *out, q);
+  check_layout("lse", *lse);
+  check_same_device("lse", *lse, q);
+  TORCH_CHECK_TYPE(lse->scalar_type() == at::kFloat, "lse has dtype ", name_of(lse->scalar_type()),
+                   "; it must be torch.float32");
+  bool same = lse->dim() == 3;
+  for (int64_t i = 0; same && i < 3; ++i) same = Sizes::size(*lse, i) == Sizes::size(q, i);
+  TORCH_CHECK_VALUE(same, "lse has shape ", shape_of<Sizes>(*lse), " and q has ", shape_of<Sizes>(q),
+                    "; it must have the first three sizes of q");
+}
+
+template void check_backward<PlainSizes>(const at::Tensor&, const Optional<at::Tensor>&, const Optional<at::Tensor>&,
+                                         const at::Tensor&);
 #if FUSED_ATTENTION_TORCH >= 200
-template void check_grad<SymbolicSizes>(const at::Tensor&, const at::Tensor&);
+template void check_backward<SymbolicSizes>(const at::Tensor&, const Optional<at::Tensor>&,
+                                            const Optional<at::Tensor>&, const at::Tensor&);
 #endif
 
 void check_no_forward_gradient(const Arguments& a) {

@@ -17,9 +17,10 @@ int64_t check_offsets(const char* name, const int32_t* offsets, int64_t sequence
 // The values of a structured mask for calls of these lengths. Raises ValueError.
 void check_structure_fits(const at::Tensor& structure, int64_t batch, int64_t q_len, int64_t k_len);
 
-// `grad` as the gradient of the result.
+// What the backward pass is given: the gradient of the result and, unless none, the result and its log-sum-exps.
 template <class Sizes>
-void check_grad(const at::Tensor& grad, const at::Tensor& q);
+void check_backward(const at::Tensor& grad, const Optional<at::Tensor>& out, const Optional<at::Tensor>& lse,
+                    const at::Tensor& q);
 
 // Raises RuntimeError if an argument has a forward-mode tangent.
 void check_no_forward_gradient(const Arguments& arguments);

@@ -69,15 +69,35 @@ struct Arguments {
   bool is_packed() const { return cu_seqlens_q.has_value(); }
 };
 
+// A call's parameters without its results, and the tensors that they point to.
+struct Call {
+  explicit Call(const Arguments& arguments);
+
+  at::Tensor q, k, v;
+  at::Tensor cu_seqlens_q, cu_seqlens_k, structure, alibi_slopes;
+  AttentionParams params{};
+
+ private:
+  void set_mask(const Arguments& arguments);
+  void set_packed(const Arguments& arguments);
+};
+
+Strides strides_of(const at::Tensor& t);
+// `t`, or a copy whose head dimension is contiguous.
+at::Tensor with_contiguous_dim(const at::Tensor& t);
+// In the memory order of `t`, with a contiguous head dimension.
+at::Tensor allocate_like(const at::Tensor& t);
+
 using Launch = void (*)(const AttentionParams& params, at::Device device);
 
-// The operator on one device: checks, allocates the output, and launches where there is something to compute.
-at::Tensor forward_with(Launch launch, const Arguments& arguments);
+// The operator on one device: checks, allocates the output, and launches where there is something to compute. Fills
+// `lse`, float32 [batch, heads, rows of q], unless it is null.
+at::Tensor forward_with(Launch launch, const Arguments& arguments, at::Tensor* lse);
 
 // forward_with(launch) under the operator's signature, to be registered for a device.
 template <Launch launch>
 at::Tensor forward_on(FA_FORWARD_PARAMETERS) {
-  return forward_with(launch, Arguments{FA_FORWARD_NAMES});
+  return forward_with(launch, Arguments{FA_FORWARD_NAMES}, nullptr);
 }
 
 }  // namespace fused_attention

@@ -21,6 +21,7 @@ struct AttentionParams {
   const void* k;  // [batch, kv_heads, k_len, head_dim]
   const void* v;  // [batch, kv_heads, k_len, head_dim]
   void* out;      // [batch, heads, q_len, head_dim]
+  float* lse;     // [batch, heads, q_len] log2 of the sum of 2^score, infinite for a row without keys; null: not wanted
   Strides q_strides, k_strides, v_strides, out_strides;
   Mask mask;
   int64_t batch, heads, kv_heads, q_len, k_len;
@@ -34,6 +35,10 @@ struct AttentionParams {
 
   // Grouped queries: consecutive query heads share a key/value head.
   FA_HOST_DEVICE int64_t kv_head(int64_t head) const { return head / (heads / kv_heads); }
+  // Of the first row of a batch element or sequence.
+  FA_HOST_DEVICE float* lse_of(int64_t b, int64_t head) const {
+    return cu_q ? lse + head * q_rows + cu_q[b] : lse + (b * heads + head) * q_rows;
+  }
 };
 
 template <class T>

@@ -58,6 +58,13 @@ struct Problem {
   bool has_bias() const { return params.mask.is_additive() || params.alibi; }
 };
 
+// The tensors of a backward pass, besides those of its forward pass.
+struct GradientParams {
+  const void* out_gradient;  // as `out`
+  void *dq, *dk, *dv;        // as q, k and v; null: not required
+  Strides out_strides, dq_strides, dk_strides, dv_strides;
+};
+
 // A position in the order of work: by batch and head, then by panel.
 struct Position {
   int64_t head;   // batch * heads + head
@@ -70,6 +77,14 @@ struct CpuKernel {
   int64_t (*scratch_floats)(const Problem& problem);
   // Computes the panels [from, to). `scratch` is aligned to kScratchAlignment.
   void (*attend)(const Problem& problem, Position from, Position to, float* scratch);
+  // The same for the gradients. dq is complete then. The dk and dv of a key/value head that [from, to) covers in part
+  // become sums, [dk, dv][k_len][width], in `first` if `from` is within the head and else in `last`.
+  int64_t (*gradient_scratch_floats)(const Problem& problem);
+  void (*differentiate)(const Problem& problem, const GradientParams& gradients, Position from, Position to,
+                        float* scratch, float* first, float* last);
+  // Adds `count` such sums, into the first one, and stores dk and dv of the keys [begin, end).
+  void (*store_key_gradients)(const Problem& problem, const GradientParams& gradients, int64_t batch, int64_t kv_head,
+                              int64_t begin, int64_t end, float* const* sums, int count);
   PanelCosts costs;
 };
 

@@ -10,12 +10,12 @@
 #define FA_ISA isa_avx2
 #define FA_VECTOR_BYTES 32
 #define FA_LEVEL 1
-#include "kernel.h"
+#include "gradient.h"
 
 namespace fused_attention {
 
 CpuKernel kernel_avx2() {
-  return {"avx2", isa_avx2::scratch_floats, isa_avx2::attend, {1, {isa_avx2::kKeyMultiple, 0, 0}, {1, 0, 0}, 0.1f}};
+  return isa_avx2::make_kernel("avx2", {1, {isa_avx2::kKeyMultiple, 0, 0}, {1, 0, 0}, 0.1f});
 }
 
 }  // namespace fused_attention

@@ -11,12 +11,12 @@
 #define FA_ISA isa_avx512
 #define FA_VECTOR_BYTES 64
 #define FA_LEVEL 2
-#include "kernel.h"
+#include "gradient.h"
 
 namespace fused_attention {
 
 CpuKernel kernel_avx512() {
-  return {"avx512", isa_avx512::scratch_floats, isa_avx512::attend, {2, {8, 4, 2}, {1.1f, 1.03f, 1.0f}, 0.12f}};
+  return isa_avx512::make_kernel("avx512", {2, {8, 4, 2}, {1.1f, 1.03f, 1.0f}, 0.12f});
 }
 
 }  // namespace fused_attention

@@ -19,7 +19,13 @@ namespace fused_attention {
 // most of a panel's time, and a gathered key's copy weighs more, since the products are twice as fast.
 CpuKernel kernel_avx512_amx() {
   const PanelCosts costs{4, {kTileDepth, kTileDepth, kTileDepth}, {1.2f, 1.05f, 1.0f}, 0.25f};
-  return {"avx512_amx", isa_avx512_amx::scratch_floats, isa_avx512_amx::attend, costs};
+  // The backward pass has no tiles.
+  CpuKernel kernel = kernel_avx512_bf16();
+  kernel.capability = "avx512_amx";
+  kernel.scratch_floats = isa_avx512_amx::scratch_floats;
+  kernel.attend = isa_avx512_amx::attend;
+  kernel.costs = costs;
+  return kernel;
 }
 
 }  // namespace fused_attention

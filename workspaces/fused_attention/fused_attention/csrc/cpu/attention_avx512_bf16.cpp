@@ -11,12 +11,12 @@
 #define FA_ISA isa_avx512_bf16
 #define FA_VECTOR_BYTES 64
 #define FA_LEVEL 3
-#include "kernel.h"
+#include "gradient.h"
 
 namespace fused_attention {
 
 CpuKernel kernel_avx512_bf16() {
-  return {"avx512_bf16", isa_avx512_bf16::scratch_floats, isa_avx512_bf16::attend, {3, {8, 4, 2}, {1.1f, 1.03f, 1.0f}, 0.12f}};
+  return isa_avx512_bf16::make_kernel("avx512_bf16", {3, {8, 4, 2}, {1.1f, 1.03f, 1.0f}, 0.12f});
 }
 
 }  // namespace fused_attention

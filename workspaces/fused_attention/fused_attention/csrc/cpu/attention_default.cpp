@@ -2,12 +2,12 @@
 #define FA_ISA isa_default
 #define FA_VECTOR_BYTES 16
 #define FA_LEVEL 0
-#include "kernel.h"
+#include "gradient.h"
 
 namespace fused_attention {
 
 CpuKernel kernel_default() {
-  return {"default", isa_default::scratch_floats, isa_default::attend, {0, {isa_default::kKeyMultiple, 0, 0}, {1, 0, 0}, 0.1f}};
+  return isa_default::make_kernel("default", {0, {isa_default::kKeyMultiple, 0, 0}, {1, 0, 0}, 0.1f});
 }
 
 }  // namespace fused_attention

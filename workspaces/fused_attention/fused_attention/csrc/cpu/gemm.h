@@ -44,10 +44,10 @@ FA_HOST_DEVICE Vec broadcast_word(const float* p) {
   return broadcast(*p);
 }
 
-// sum[i][c] = sum over step < steps of rows[i * row_stride + step] (x) vectors[step][c], in words.
+// sum[i][c] = sum over step < steps of rows[i * row_stride + step] (x) vectors[step * stride + c * kLanes], in words.
 template <class Math, int R, int C>
-FA_HOST_DEVICE void multiply_rows(const float* rows, int64_t row_stride, const float* vectors, int64_t steps,
-                                  Vec (&sum)[R][C]) {
+FA_HOST_DEVICE void multiply_rows(const float* rows, int64_t row_stride, const float* vectors, int64_t stride,
+                                  int64_t steps, Vec (&sum)[R][C]) {
   // Four rows share a pointer: x86 addresses base, base + stride, base + 2 * stride and, of another register,
   // base + 3 * stride.
   constexpr int kBases = (R + 3) / 4;
@@ -59,7 +59,7 @@ FA_HOST_DEVICE void multiply_rows(const float* rows, int64_t row_stride, const f
 #pragma GCC unroll 4
   for (int64_t step = 0; step < steps; ++step) {
     Vec right[C];
-    for (int c = 0; c < C; ++c) right[c] = load(vectors + (step * C + c) * kLanes);
+    for (int c = 0; c < C; ++c) right[c] = load(vectors + step * stride + c * kLanes);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
       const Vec left = broadcast_word(base[i / 4] + i % 4 * row_stride + step);

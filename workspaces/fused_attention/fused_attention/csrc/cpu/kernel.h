@@ -8,6 +8,8 @@
 namespace fused_attention {
 namespace FA_ISA {
 
+constexpr float kLog2E = 1.44269504f;
+
 // The query row of the i-th row of a panel.
 struct RowIndex {
   const Panel& panel;
@@ -15,16 +17,16 @@ struct RowIndex {
   int64_t operator[](int i) const { return panel.is_listed ? plan.rows[panel.row + i] : panel.row + i; }
 };
 
-// Transposes query rows into a table [words][rows]. Floats are scaled here; a bfloat16 would lose bits.
+// Transposes query rows into a table [words][rows], by way of `copies`, [16][words]. Floats are scaled here; a bfloat16 would lose bits.
 template <class Math, class T>
 static void load_query(const T* q, int64_t row_stride, int64_t head_dim, float scale, const RowIndex& rows, int count,
-                       int granules, Tables& t) {
+                       int granules, float* copies, float* query) {
   const int64_t words = Words<Math, T>::count(head_dim);
   const bool is_words = Words<Math, T>::kInPlace && words * Words<Math, T>::kPerWord == head_dim;
   for (int g = 0; g < granules; ++g) {
     const float* sources[kGranule];
     for (int i = 0; i < kGranule; ++i) {
-      float* row = t.rows + i * words;
+      float* row = copies + i * words;
       const int index = g * kGranule + i;
       const T* source = index < count ? q + rows[index] * row_stride : nullptr;
       sources[i] = is_words && source ? reinterpret_cast<const float*>(source) : row;
@@ -34,7 +36,7 @@ static void load_query(const T* q, int64_t row_stride, int64_t head_dim, float s
         Words<Math, T>::copy(source, head_dim, row);
       }
     }
-    transpose16<Math::kPair == 1>(sources, words, scale, t.query + g * kGranule, granules * kGranule);
+    transpose16<Math::kPair == 1>(sources, words, scale, query + g * kGranule, granules * kGranule);
   }
 }
 
@@ -52,7 +54,6 @@ static void load_few_queries(const T* q, int64_t row_stride, int64_t head_dim, f
 // bias[key][panel's rows] in units of log2: the additive mask and ALiBi.
 static void load_bias(const Problem& p, int64_t batch, int64_t head, const RowIndex& rows, int count, int pitch,
                       const int32_t* keys, int64_t first_key, int key_count, float* bias) {
-  constexpr float kLog2E = 1.44269504f;
   const AttentionParams& a = p.params;
   const bool has_mask = a.mask.is_additive();
   const int64_t offset = has_mask ? a.mask.offset(batch, head) : 0;
@@ -101,14 +102,14 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
   const T* q = rows_of(static_cast<const T*>(a.q), a.q_strides, batch, head) + first_row * a.q_strides.row;
   T* out = rows_of(static_cast<T*>(a.out), a.out_strides, batch, head) + first_row * a.out_strides.row;
   const int pitch = panel.granules * kGranule;
-  constexpr float kLog2E = 1.44269504f;
   const float scale = a.scale * kLog2E;
 
   const bool has_few_rows = panel.rows <= kFewRows && panel.granules == 1;
   if (has_few_rows) {
     load_few_queries(q, a.q_strides.row, a.head_dim, scale, rows, panel.rows, b);
   } else {
-    load_query<Math>(q, a.q_strides.row, a.head_dim, scale, rows, panel.rows, panel.granules, t);
+    load_query<Math>(q, a.q_strides.row, a.head_dim, scale, rows, panel.rows, panel.granules, t.rows,
+                     t.query);
   }
   b.rows = static_cast<int>(round_up(panel.rows, 8));
   b.state.reset();
@@ -158,6 +159,7 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
 #endif
   }
 
+  float* const lse = a.lse ? a.lse_of(batch, head) : nullptr;
   for (int i = 0; i < panel.rows; ++i) {
     const int64_t row = rows[i];
     const float total = b.state.total[i];
@@ -168,6 +170,7 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
       memcpy(t.state_out + row * b.width, b.out + i * b.width, b.width * sizeof *b.out);
       continue;
     }
+    if (lse) lse[row] = is_first || total == 0.0f ? INFINITY : b.state.reference[i] + log2f(total);
     // A row that sees no key is zero by definition.
     if (is_first || total == 0.0f) memset(b.out + i * b.width, 0, b.width * sizeof *b.out);
     narrow_row(b.out + i * b.width, total == 0.0f ? 0.0f : 1.0f / total, a.head_dim, out + row * a.out_strides.row);

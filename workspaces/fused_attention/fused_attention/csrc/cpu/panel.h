@@ -45,7 +45,7 @@ static bool weigh_block(const float* keys, int64_t key_stride, const float* quer
   constexpr int kPitch = C * kLanes;
   constexpr int kGranules = kPitch / kGranule;
   Vec score[R][C];
-  multiply_rows<Math, R, C>(keys, key_stride, query, steps, score);
+  multiply_rows<Math, R, C>(keys, key_stride, query, kPitch, steps, score);
 
   Vec peak[C];
   for (int c = 0; c < C; ++c) peak[c] = broadcast(-FLT_MAX);
@@ -103,7 +103,7 @@ static void score_block(const float* keys, int64_t key_stride, const float* quer
   constexpr int kPitch = C * kLanes;
   constexpr int kGranules = kPitch / kGranule;
   Vec score[R][C];
-  multiply_rows<Math, R, C>(keys, key_stride, query, steps, score);
+  multiply_rows<Math, R, C>(keys, key_stride, query, kPitch, steps, score);
   for (int c = 0; c < C; ++c) {
     Vec peak = load(state.peak + c * kLanes);
     for (int i = 0; i < R; ++i) {

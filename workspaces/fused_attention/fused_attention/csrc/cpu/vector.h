@@ -182,6 +182,8 @@ struct FloatMath {
   static constexpr int kExpDegree = 6;
   FA_HOST_DEVICE static Vec multiply_add(Vec a, Vec b, Vec sum) { return a * b + sum; }
   FA_HOST_DEVICE static Vec pair(const Vec (&x)[1]) { return x[0]; }
+  // Elements from `index` on of a table of words.
+  FA_HOST_DEVICE static void store_words(float* table, int64_t index, Vec x) { store(table + index, x); }
 };
 
 #if FA_LEVEL >= 3
@@ -196,6 +198,9 @@ struct DotMath {
     const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
                                                 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     return (Vec)_mm512_permutexvar_epi16(interleave, (__m512i)_mm512_cvtne2ps_pbh(x[1], x[0]));
+  }
+  FA_HOST_DEVICE static void store_words(float* table, int64_t index, Vec x) {
+    store_floats(reinterpret_cast<BFloat16*>(table) + index, x);
   }
 };
 #endif
