@@ -1,6 +1,6 @@
 # Each target readies the machine itself: see .ci/setup.sh. REPROKIT_NO_INSTALL=1 only says what is missing.
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-cost test-workspaces test-long test-all test-fast fuzz proof lint bench attention interfaces clean
+.PHONY: help demo test test-cost test-workspaces test-long test-all test-fast fuzz proof lint bench attention attention-gpu interfaces clean
 
 # Set, it has each process of the tests compile all modules again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -78,6 +78,9 @@ attention: ## Measure the attention extension's whole grid (hours; resumes): sam
 	$(ATTENTION) --summary results/attention/cpu.jsonl > docs/attention/cpu.csv
 	-$(ATTENTION) --verdict docs/attention/cpu.csv > docs/attention/verdict.md
 	.venv/bin/reprokit report fused-attention --records results/attention/cpu.jsonl -o results/attention/report
+
+attention-gpu: ## Check and time the attention extension on this machine's GPU, forward and backward (10 minutes; torch for CUDA, nvcc)
+	python3 tests/performance/attention_gpu.py
 
 interfaces: ## Read which releases of eight packages have which public names, to reprokit/compat/facts/interfaces (TVM=CLONE)
 	@$(SETUP) test-fast

@@ -9,8 +9,7 @@ Errors are those of the output and of each gradient against float64, ||x - ref||
 formula in the same dtype; all are compared bit by bit from run to run. Where compute-sanitizer is on PATH, small calls
 run under memcheck, synccheck and racecheck. Forward speed is that of CUDA graphs of several calls on rotating inputs,
 all methods interleaved, medians of replays. Of the forward and the backward pass together it is that of CUDA events,
-without graphs: the backward pass evaluates masks on the CPU. Exits with 1 if something is wrong; nothing fails for
-being slow.
+without graphs. Exits with 1 if something is wrong; nothing fails for being slow.
 """
 
 from __future__ import annotations
@@ -94,21 +93,23 @@ def elements(mask: masks.Mask, shape: Shape) -> torch.Tensor:
 
 
 def kernel_of(call: Callable[[], Any]) -> str:
-    """The name of the attention kernel that a call runs."""
+    """The names of the attention kernels that a call runs."""
     call()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         call()
         torch.cuda.synchronize()
     names = [event.key for event in profile.key_averages() if "fused_attention" in event.key]
-    kernels = {"hopper" if "hopper" in name else "portable" for name in names if "classify" not in name}
+    kinds = {"hopper": "hopper", "differentiate": "gradients", "attend": "portable"}
+    kernels = {kind for part, kind in kinds.items() for name in names if part in name}
     return "+".join(sorted(kernels)) or "none"
 
 
-def results(call: Method, tensors: list[torch.Tensor], backward: bool) -> list[torch.Tensor]:
-    """The output and, with `backward`, a gradient for each tensor."""
-    leaves = [t.detach().requires_grad_(backward) for t in tensors]
-    out = call(*leaves)
-    if not backward:
+def results(call: Method, tensors: list[torch.Tensor], gradients: int) -> list[torch.Tensor]:
+    """The output, and the gradients of the first `gradients` tensors."""
+    given = [t.detach().requires_grad_(i < gradients) for i, t in enumerate(tensors)]
+    leaves = given[:gradients]
+    out = call(*given)
+    if not gradients:
         return [out]
     weight = torch.randn(out.shape, device=DEVICE, generator=torch.Generator(DEVICE).manual_seed(1)).to(out.dtype)
     return [out.detach(), *torch.autograd.grad(out, leaves, weight)]
@@ -144,7 +145,7 @@ def formula(shape: Shape, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, al
 def verify(
     name: str, shape: Shape, mask: Any = None, is_causal: bool = False, slopes: bool = False, backward: bool = True
 ) -> bool:
-    """The output, and gradients for q, k, v, for the mask where it is added, and for the slopes of ALiBi."""
+    """The output, and gradients for q, k, v; with a mask that is added or slopes of ALiBi, again with theirs."""
     dense = elements(mask, shape) if isinstance(mask, masks.Mask) else mask
     added = dense is not None and dense.dtype != torch.bool
     tensors = [*inputs(shape), *([mask] if added else []), *([torch.rand(shape.heads, device=DEVICE) / 8] * slopes)]
@@ -156,16 +157,19 @@ def verify(
 
         return call
 
-    exact = results(called(reference.attention, dense), tensors, backward)
-    ours, again = (results(called(fused_attention, mask), tensors, backward) for _ in range(2))
-    own = errors(ours, exact)
-    others = errors(results(called(functools.partial(formula, shape), dense), tensors, backward), exact)
-    same = all(map(torch.equal, ours, again))
-    good = same and all(o <= max(t * WORST_OF_SDPA, ROUNDING) for o, t in zip(own, others, strict=True))
-    kernel = kernel_of(functools.partial(called(fused_attention, mask), *tensors))
-    verdict = "" if good else "  WRONG" if same else "  DIFFERS FROM RUN TO RUN"
-    print(f"{name:44} {kernel:9} errors {words(own)}  SDPA {words(others)}{verdict}", flush=True)
-    return good
+    all_good = True
+    for gradients in sorted({3, len(tensors)}) if backward else [0]:
+        exact = results(called(reference.attention, dense), tensors, gradients)
+        ours, again = (results(called(fused_attention, mask), tensors, gradients) for _ in range(2))
+        own = errors(ours, exact)
+        others = errors(results(called(functools.partial(formula, shape), dense), tensors, gradients), exact)
+        same = all(map(torch.equal, ours, again))
+        good = same and all(o <= max(t * WORST_OF_SDPA, ROUNDING) for o, t in zip(own, others, strict=True))
+        kernel = kernel_of(functools.partial(results, called(fused_attention, mask), tensors, gradients))
+        verdict = "" if good else "  WRONG" if same else "  DIFFERS FROM RUN TO RUN"
+        print(f"{name:44} {kernel:18} errors {words(own)}  SDPA {words(others)}{verdict}", flush=True)
+        all_good = all_good and good
+    return all_good
 
 
 def verify_packed(dtype: torch.dtype, is_causal: bool) -> bool:
@@ -173,11 +177,11 @@ def verify_packed(dtype: torch.dtype, is_causal: bool) -> bool:
     ends = torch.tensor([0, *lengths]).cumsum(0)
     tensors = inputs(Shape(1, 8, 2, int(ends[-1]), int(ends[-1]), 64, dtype))
     options: dict[str, Any] = {"cu_seqlens": ends.int().to(DEVICE), "max_seqlen": max(lengths), "is_causal": is_causal}
-    ours = results(functools.partial(fused_attention, **options), tensors, True)
-    own = errors(ours, results(functools.partial(reference.attention, **options), tensors, True))
+    ours = results(functools.partial(fused_attention, **options), tensors, 3)
+    own = errors(ours, results(functools.partial(reference.attention, **options), tensors, 3))
     good = own[0] <= PACKED_ERRORS[dtype][0] and max(own[1:]) <= PACKED_ERRORS[dtype][1]
     name = f"{dtype} packed, causal {is_causal}"
-    print(f"{name:44} {'':9} errors {words(own)}{'' if good else '  WRONG'}", flush=True)
+    print(f"{name:44} {'':18} errors {words(own)}{'' if good else '  WRONG'}", flush=True)
     return good
 
 
@@ -257,7 +261,7 @@ def measure(
         turns = itertools.cycle(data)
 
         def run(call: Method = call, turns: Any = turns) -> Any:
-            return results(call, next(turns), True) if backward else call(*next(turns))
+            return results(call, next(turns), 3) if backward else call(*next(turns))
 
         try:
             with context():

@@ -15,7 +15,7 @@
 
 using namespace fused_attention;
 
-// tensors: q, k, v, out, mask, structure, slopes, cu_q, cu_k; null where there is none. numbers: mask kind, causal,
+// tensors: q, k, v, out, mask, structure, slopes, cu_q, cu_k, lse; null where there is none. numbers: mask kind, causal,
 // batch, heads, kv_heads, q_len, k_len, head_dim, words of the structure, then three strides each of q, k, v and out
 // and four of the mask. parts: pieces that the work is done in.
 extern "C" void attend(void** tensors, const int64_t* numbers, float scale, int parts) {
@@ -29,11 +29,13 @@ extern "C" void attend(void** tensors, const int64_t* numbers, float scale, int 
   p.alibi = static_cast<const float*>(tensors[6]);
   p.cu_q = static_cast<const int32_t*>(tensors[7]);
   p.cu_k = static_cast<const int32_t*>(tensors[8]);
+  p.lse = static_cast<float*>(tensors[9]);
   p.dtype = DataType::kBFloat16;
   p.mask.kind = static_cast<MaskKind>(numbers[0]);
   p.mask.causal = numbers[1] != 0;
   numbers += 2;
   take_lengths(numbers, p);
+  p.q_rows = p.q_len;
   p.head_dim = static_cast<int>(numbers[0]);
   p.scale = scale;
   numbers += 2;

@@ -17,7 +17,7 @@ struct CallForTest {
   std::vector<int64_t> lists, made;
   int mode;
 
-  // tensors: q, k, v, out, mask, structure, cu_q, cu_k, alibi. numbers: dtype, mask kind, causal, batch, heads,
+  // tensors: q, k, v, out, mask, structure, cu_q, cu_k, alibi, lse. numbers: dtype, mask kind, causal, batch, heads,
   // kv_heads, q_len, k_len, head_dim, section, then three strides each of q, k, v and out and four of the mask.
   // mode: bit 0: threads in descending order; bit 1: asynchronous copies are late.
   CallForTest(void** tensors, const int64_t* numbers, float scale, int mode) : call(), mode(mode) {
@@ -31,11 +31,13 @@ struct CallForTest {
     p.cu_q = static_cast<const int32_t*>(tensors[6]);
     p.cu_k = static_cast<const int32_t*>(tensors[7]);
     p.alibi = static_cast<const float*>(tensors[8]);
+    p.lse = static_cast<float*>(tensors[9]);
     p.dtype = static_cast<DataType>(numbers[0]);
     p.mask.kind = static_cast<MaskKind>(numbers[1]);
     p.mask.causal = numbers[2] != 0;
     numbers += 3;
     take_lengths(numbers, p);
+    p.q_rows = p.q_len;  // without packing
     p.head_dim = static_cast<int>(numbers[0]);
     p.scale = scale;
     call.section = static_cast<int32_t>(numbers[1]);
@@ -86,10 +88,16 @@ struct CallForTest {
 
   template <class Body>
   void run(unsigned threads, Body body) {
-    gridDim.x = static_cast<unsigned>(piece_count(call));
+    run(piece_count(call), threads, call, body);
+  }
+
+  // Runs body(argument) in thread blocks.
+  template <class Argument, class Body>
+  void run(int64_t blocks, unsigned threads, const Argument& argument, Body body) {
+    gridDim.x = static_cast<unsigned>(blocks);
     for (unsigned i = 0; i < gridDim.x; ++i) {
       blockIdx.x = i;
-      emulation::run_block(threads, mode & 1, mode & 2, [&] { body(call); });
+      emulation::run_block(threads, mode & 1, mode & 2, [&] { body(argument); });
     }
   }
 };

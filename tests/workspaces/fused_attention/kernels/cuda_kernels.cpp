@@ -2,6 +2,7 @@
 #include "cuda_instructions.h"
 
 #define FUSED_ATTENTION_EMULATED
+#include "cuda/gradient.cuh"
 #include "cuda/mma_kernel.cuh"
 #include "cuda/plan.h"
 #include "cuda/simt_kernel.cuh"
@@ -31,6 +32,29 @@ int run(CallForTest& test, bool tall) {
   return tall ? run<F, T, 64, 32>(test) : run<F, T, 64, 16>(test);
 }
 
+template <class F, class T, int D, bool kBias>
+void run_gradients(CallForTest& test, const GradientCall& c) {
+  const AttentionParams& p = c.call.p;
+  test.run((p.batch * p.heads * p.q_len + kWarps - 1) / kWarps, kThreads, c, sum_products<T>);
+  test.run(piece_count(c.call), kThreads, c, [](const GradientCall& c) { differentiate_rows<F, T, D, kBias>(c, 0); });
+  test.run(key_piece_count(p), kThreads, c, [](const GradientCall& c) { differentiate_keys<F, T, D, kBias>(c, 0); });
+}
+
+template <class F, class T>
+void run_gradients(CallForTest& test, void** tensors) {
+  const AttentionParams& p = test.call.p;
+  run<F, T>(test, false);
+  const GradientParams g{tensors[0], tensors[2], tensors[3], tensors[4], p.out_strides, p.q_strides, p.k_strides,
+                         p.v_strides, static_cast<float*>(tensors[1])};
+  const GradientCall c = make_gradient_call(test.call, g);
+  const bool has_bias = p.mask.is_additive() || p.alibi != nullptr;
+  if (p.head_dim <= 64) {
+    has_bias ? run_gradients<F, T, 64, true>(test, c) : run_gradients<F, T, 64, false>(test, c);
+  } else {
+    has_bias ? run_gradients<F, T, 128, true>(test, c) : run_gradients<F, T, 128, false>(test, c);
+  }
+}
+
 template <class T, int D>
 void run_simt(CallForTest& test) {
   test.cut(SimtShape<D>::kRows);
@@ -56,7 +80,7 @@ extern "C" void attend_simt(void** tensors, const int64_t* numbers, float scale,
 
 // What plan_attention says, as [tensor_cores, by_element, dims, warp_rows, rows].
 extern "C" void plan(const int64_t* numbers, float scale, int architecture, int multiprocessors, int64_t* out) {
-  void* tensors[9] = {};
+  void* tensors[10] = {};
   const CallForTest test(tensors, numbers, scale, 0);
   const LaunchPlan plan = plan_attention(test.call.p, DeviceTraits{architecture, architecture, multiprocessors, 1 << 22});
   const int64_t fields[5] = {plan.tensor_cores, plan.by_element, plan.dims, plan.warp_rows, plan.rows};
@@ -65,7 +89,7 @@ extern "C" void plan(const int64_t* numbers, float scale, int architecture, int 
 
 // The pieces of a call in the order of their thread blocks: batch, head and query tile of `rows` rows.
 extern "C" void pieces(const int64_t* numbers, int rows, int64_t* out) {
-  void* tensors[9] = {};
+  void* tensors[10] = {};
   CallForTest test(tensors, numbers, 1.0f, 0);
   test.cut(rows);
   for (int64_t i = 0; i < piece_count(test.call); ++i) {
@@ -115,4 +139,15 @@ extern "C" int attend_mma(void** tensors, const int64_t* numbers, float scale, i
   if (!tall || test.call.p.head_dim > 128) return 1;
   return test.call.p.head_dim > 64 ? run<QuadPairFragments, Float16, 128, 32>(test)
                                    : run<QuadPairFragments, Float16, 64, 32>(test);
+}
+
+// A forward and a backward pass of at most 128 dimensions. `tensors` continues with the gradient of out, delta, dq, dk
+// and dv, each laid out as what it belongs to.
+extern "C" void gradients_mma(void** tensors, const int64_t* numbers, int64_t q_rows, float scale, int capability,
+                              int mode) {
+  CallForTest test(tensors, numbers, scale, mode);
+  test.call.p.q_rows = q_rows;
+  if (test.call.p.dtype == DataType::kBFloat16) return run_gradients<RowFragments<BFloat16, true>, BFloat16>(test, tensors + 10);
+  if (capability == 80) return run_gradients<RowFragments<Float16, true>, Float16>(test, tensors + 10);
+  run_gradients<RowFragments<Float16, false>, Float16>(test, tensors + 10);
 }

@@ -24,7 +24,7 @@ void run(const Call<TensorMap>& call, int blocks, bool late) {
   }
 }
 
-// tensors: q, k, v, out, cu_q, cu_k, alibi. numbers: dtype, causal, batch, heads, kv_heads, q_len, k_len, q_rows,
+// tensors: q, k, v, out, cu_q, cu_k, alibi, lse. numbers: dtype, causal, batch, heads, kv_heads, q_len, k_len, q_rows,
 // k_rows, head_dim, then three strides each of q, k, v and out.
 AttentionParams params_of(void** tensors, const int64_t* numbers, float scale) {
   AttentionParams p{};
@@ -35,6 +35,7 @@ AttentionParams params_of(void** tensors, const int64_t* numbers, float scale) {
   p.cu_q = static_cast<const int32_t*>(tensors[4]);
   p.cu_k = static_cast<const int32_t*>(tensors[5]);
   p.alibi = static_cast<const float*>(tensors[6]);
+  p.lse = static_cast<float*>(tensors[7]);
   p.dtype = static_cast<DataType>(numbers[0]);
   p.mask.causal = numbers[1] != 0;
   numbers += 2;
@@ -91,7 +92,7 @@ int supports(void** tensors, const int64_t* numbers, float scale, int mask_kind)
 // The batch, head and query tile of every piece, in the order of rounds of `blocks` blocks; -1 for a block that idles
 // in the last round. Returns how many places were filled.
 int64_t order(const int64_t* numbers, int64_t cache_bytes, int blocks, int32_t* places) {
-  void* tensors[7] = {};
+  void* tensors[8] = {};
   const AttentionParams params = params_of(tensors, numbers, 1.0f);
   Call<TensorMap> call{};
   call.params = params;

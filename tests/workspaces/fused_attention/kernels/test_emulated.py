@@ -59,13 +59,14 @@ def emulate_cuda(compile_cpp):
     with threads in the other order and the same result bit by bit."""
     library = compile_cpp("cuda_kernels.cpp")
 
-    def run(kernel, tensors, mask, structure, alibi, cu, is_causal, scale, twice):
+    def run(kernel, tensors, mask, structure, alibi, cu, is_causal, scale, twice, lse):
         capability, tall = CUDA[kernel]
         packed = {} if cu is None else {"batch": len(cu[0]) - 1, "lengths": [int(ends.diff().max()) for ends in cu]}
         for mode in (3, 0) if twice else (3,):
             out = torch.full(tensors[0].shape, math.nan, dtype=tensors[0].dtype)
             numbers, expanded = cuda_numbers(*tensors, out, mask, is_causal, **packed)
-            arguments = pointers(*tensors, out, expanded, structure, *(cu or (None, None)), alibi), numbers, scale
+            given = pointers(*tensors, out, expanded, structure, *(cu or (None, None)), alibi, lse)
+            arguments = given, numbers, scale
             if capability == 0:
                 library.attend_simt(*arguments, mode)
             else:
@@ -80,12 +81,12 @@ def emulate_hopper(compile_cpp):
     """A call of the Hopper kernel: asynchronous work done as early, and as late, as it may be."""
     library = compile_cpp("hopper_kernel.cpp")
 
-    def run(tensors, structure, alibi, cu, is_causal, scale, by_head, cache):
+    def run(tensors, structure, alibi, cu, is_causal, scale, by_head, cache, lse):
         packed = cu and (len(cu[0]) - 1, *(int(ends.diff().max()) for ends in cu))
         for late in (0, 1):
             out = torch.full(tensors[0].shape, math.nan, dtype=tensors[0].dtype)
             taken = library.attend(
-                pointers(*tensors, out, *(cu or (None, None)), alibi),
+                pointers(*tensors, out, *(cu or (None, None)), alibi, lse),
                 hopper_numbers(*tensors, out, is_causal, packed),
                 scale,
                 ctypes.c_void_p(None if structure is None else structure.data_ptr()),
@@ -111,7 +112,7 @@ def emulate_amx(compile_cpp):
             kernel.replace("amx", "amx_kernel") + ".cpp", "cpu/plan.cpp", "cpu/plans.cpp", "structure.cpp"
         )
 
-    def run(kernel, tensors, mask, structure, alibi, cu, is_causal, scale):
+    def run(kernel, tensors, mask, structure, alibi, cu, is_causal, scale, lse):
         q, k, _ = tensors
         sizes = [q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3]]
         if cu is not None:
@@ -123,7 +124,7 @@ def emulate_amx(compile_cpp):
             out = torch.full(q.shape, math.nan, dtype=q.dtype)
             strides = [0 if cu is not None and i == 0 else t.stride(i) for t in (*tensors, out) for i in range(3)]
             strides += [0] * 4 if expanded is None else expanded.stride()
-            arguments = pointers(*tensors, out, expanded, structure, alibi, *(cu or (None, None)))
+            arguments = pointers(*tensors, out, expanded, structure, alibi, *(cu or (None, None)), lse)
             library(kernel).attend(arguments, (ctypes.c_int64 * 25)(*numbers, *strides), scale, parts)
             yield out
 
@@ -135,16 +136,16 @@ def emulate(emulate_cuda, emulate_hopper, emulate_amx):
     """fused_attention by an emulated kernel: in all orders of work the same. `structure` is a code of mask_program."""
 
     def run(kernel, q, k, v, mask=None, *, structure=None, is_causal=False, scale=None, alibi=None, cu=None,
-            twice=False, by_head=False, cache=1 << 20):  # fmt: skip
+            twice=False, by_head=False, cache=1 << 20, lse=None):  # fmt: skip
         scale = ctypes.c_float(1 / math.sqrt(q.shape[3]) if scale is None else scale)
         program = None if structure is None else codes.assemble(structure)
         if kernel in CUDA:
-            outputs = emulate_cuda(kernel, (q, k, v), mask, program, alibi, cu, is_causal, scale, twice)
+            outputs = emulate_cuda(kernel, (q, k, v), mask, program, alibi, cu, is_causal, scale, twice, lse)
         elif kernel == "hopper":
             assert mask is None
-            outputs = emulate_hopper((q, k, v), program, alibi, cu, is_causal, scale, by_head, cache)
+            outputs = emulate_hopper((q, k, v), program, alibi, cu, is_causal, scale, by_head, cache, lse)
         else:
-            outputs = emulate_amx(kernel, (q, k, v), mask, program, alibi, cu, is_causal, scale)
+            outputs = emulate_amx(kernel, (q, k, v), mask, program, alibi, cu, is_causal, scale, lse)
         first, *others = outputs
         for out in others:
             torch.testing.assert_close(out, first, rtol=0, atol=0, equal_nan=True)
@@ -466,3 +467,93 @@ def test_the_cpu_kernel_under_qemu(csrc, tmp_path, processor):
     assert done.returncode == 0, done.stdout
     if processor != "arm64":
         assert "avx2" in done.stdout
+
+
+@pytest.mark.parametrize("kernel", ["sm_70", "sm_80", "sm_80 32 rows", "hopper", "amx"])
+def test_log_sum_exps(emulate, tensors, kernel):
+    q, k, v = tensors(dtypes_of(kernel)[0], heads=2, kv_heads=1, q_len=140, k_len=150, dim=64)
+    lse = torch.full((2, 2, 140), math.nan)
+    emulate(kernel, q, k, v, structure=codes.both(codes.band(-40, 3), codes.row_range(2, 140)), lse=lse)
+    hidden = (distances(140, 150) < -40) | (distances(140, 150) > 3)
+    scores = (q.double() @ k.double().mT / 8).masked_fill(hidden, -math.inf)
+    expected = torch.logsumexp(scores, -1) / math.log(2)
+    expected[..., :2] = math.inf  # no key
+    torch.testing.assert_close(lse, expected.float(), rtol=1e-5, atol=1e-5 if kernel != "amx" else 1e-3)
+
+
+@pytest.fixture(scope="session")
+def check_gradients(compile_cpp):
+    """Compares the gradients of the tensor-core kernels with float64 autograd, in both orders of work the same."""
+    library = compile_cpp("cuda_kernels.cpp")
+
+    def run(capability, q, k, v, mask=None, *, structure=None, dense=None, alibi=None, cu=None, is_causal=False):
+        program = None if structure is None else codes.assemble(structure)
+        packed = {} if cu is None else {"batch": len(cu[0]) - 1, "lengths": [int(ends.diff().max()) for ends in cu]}
+        gradient = torch.empty_like(q).copy_(torch.randn(q.shape, generator=torch.Generator().manual_seed(5)))
+        scale = 1 / math.sqrt(q.shape[3])
+        results = []
+        for mode in (3, 0):
+            out, dq, dk, dv = (torch.full_like(t, math.nan) for t in (q, q, k, v))
+            lse, delta = (torch.full(q.shape[:3], math.nan) for _ in range(2))
+            numbers, expanded = cuda_numbers(q, k, v, out, mask, is_causal, **packed)
+            tensors = pointers(
+                q, k, v, out, expanded, program, *(cu or (None, None)), alibi, lse, gradient, delta, dq, dk, dv
+            )
+            library.gradients_mma(tensors, numbers, ctypes.c_int64(q.shape[2]), ctypes.c_float(scale), capability, mode)
+            results.append((dq, dk, dv))
+        leaves = [t.double().requires_grad_() for t in (q, k, v)]
+        options = {} if cu is None else {"cu_seqlens": cu[0], "cu_seqlens_k": cu[1]}
+        expected = reference.attention(*leaves, mask if dense is None else dense, is_causal, scale, **options)
+        exact = torch.autograd.grad(expected, leaves, gradient.double(), materialize_grads=True)
+        for first, again, right in zip(*results, exact, strict=True):
+            torch.testing.assert_close(first, again, rtol=0, atol=0)
+            eps = torch.finfo(q.dtype).eps
+            error, allowed = (
+                (first.double() - right).abs(),
+                eps * right.abs() + eps / 2 * (1 + float(right.abs().max())),
+            )
+            assert bool((error <= allowed).all()), f"error {error.max()}, allowed {allowed.max()}"
+        return results[0]
+
+    return run
+
+
+@pytest.mark.parametrize(("capability", "dtype"), [(75, HALF), (80, HALF), (80, BFLOAT)])
+@CAUSAL
+def test_gradients_by_shape(check_gradients, tensors, capability, dtype, is_causal):
+    for sizes in (
+        {"q_len": 1, "k_len": 1, "dim": 64},
+        {"q_len": 70, "k_len": 130, "dim": 64},
+        {"q_len": 130, "k_len": 67, "dim": 128},
+        {"q_len": 65, "k_len": 64, "dim": 41},
+    ):
+        check_gradients(capability, *tensors(dtype, batch=1, heads=2, kv_heads=1, **sizes), is_causal=is_causal)
+
+
+@CAUSAL
+def test_gradients_of_masks(check_gradients, tensors, is_causal):
+    inputs = tensors(HALF, heads=2, q_len=150, k_len=140, dim=64)
+    inputs[0] = inputs[0].transpose(1, 2).contiguous().transpose(1, 2)
+    distance = distances(150, 140)
+    check_gradients(
+        80, *inputs, structure=codes.band(-9, 20), dense=(distance >= -9) & (distance <= 20), is_causal=is_causal
+    )
+    mask = random(2, 2, 150, 140) > 0.4
+    mask[..., :64, 64:] = mask[..., 9, :] = mask[..., 5] = False
+    dq, dk, _ = check_gradients(80, *inputs, mask, is_causal=is_causal)
+    assert not dq[:, :, 9].any() and not dk[:, :, 5].any()
+    bias = torch.randn(1, 2, 150, 140, generator=torch.Generator().manual_seed(1)).masked_fill(
+        random(150, 140) < 0.3, -math.inf
+    )
+    check_gradients(80, *inputs, bias, is_causal=is_causal)
+    slopes = torch.tensor([0.5, 0.01])
+    check_gradients(
+        80, *inputs, alibi=slopes, dense=-slopes.view(2, 1, 1).double() * distance.abs(), is_causal=is_causal
+    )
+
+
+def test_gradients_of_packed_sequences(check_gradients, tensors):
+    cu = tuple(torch.tensor(ends).int() for ends in ([0, 5, 5, 80, 150], [0, 70, 90, 90, 230]))
+    inputs = tensors(BFLOAT, batch=1, heads=4, kv_heads=2, q_len=150, k_len=230, dim=64)
+    _, dk, _ = check_gradients(80, *inputs, cu=cu)
+    assert not dk[:, :, 70:90].any()

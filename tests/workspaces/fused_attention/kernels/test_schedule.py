@@ -93,7 +93,7 @@ def test_what_hoppers_kernel_does_not_take(hopper):
     def taken(q, k=None, v=None, scale=1.0, mask_kind=0, out=None):
         k, v, out = (q if t is None else t for t in (k, v, out))
         numbers = hopper_numbers(q, k, v, out, False)
-        return hopper.supports(pointers(q, k, v, out, None, None, None), numbers, ctypes.c_float(scale), mask_kind)
+        return hopper.supports(pointers(q, k, v, out, None, None, None, None), numbers, ctypes.c_float(scale), mask_kind)
 
     q = torch.empty(2, 4, 16, 64).half()
     assert taken(q) and taken(q.bfloat16()) and taken(torch.empty(2, 4, 16, 128).half())
@@ -128,7 +128,7 @@ def test_boolean_masks_are_classified_in_tiles_of_any_shape(cuda, tile, causal):
     numbers, expanded = cuda_numbers(q, torch.empty(2, 2, 300, 8), q, q, mask, causal)
     seen = torch.zeros(2, 2, 200, 300, dtype=torch.bool)
     cuda.classified.restype = ctypes.c_int64
-    tensors = pointers(None, None, None, None, expanded, None, None, None, None)
+    tensors = pointers(None, None, None, None, expanded, None, None, None, None, None)
     full = cuda.classified(tensors, numbers, *tile, ctypes.c_void_p(seen.data_ptr()))
     assert torch.equal(seen, expanded.tril() if causal else expanded)
     # Of the first batch, for each of its two heads.

@@ -123,12 +123,8 @@ class ForwardFunction : public torch::autograd::Function<ForwardFunction> {
     context->saved_data["wanted"] = flags;
     BelowAutograd guard;
     at::Tensor out, lse;
-    if (q.device().is_cpu()) {
-      std::tie(out, lse) = call_forward_lse(arguments);
-    } else {
-      out = call_forward(arguments);
-    }
-    saver.done(lse.defined() ? out : at::Tensor(), lse);
+    std::tie(out, lse) = call_forward_lse(arguments);
+    saver.done(out, lse);
     return out;
   }
 
@@ -188,13 +184,6 @@ Gradients backward_autograd(FA_BACKWARD_PARAMETERS) {
   return call_backward(grad, wanted, out, lse, Arguments{FA_FORWARD_NAMES});
 }
 
-Gradients backward_cuda(FA_BACKWARD_PARAMETERS) {
-  const Arguments arguments{FA_FORWARD_NAMES};
-  check_arguments<PlainSizes>(arguments);
-  check_backward<PlainSizes>(grad, out, lse, q);
-  return attention_backward(grad, arguments, wanted);
-}
-
 #if FUSED_ATTENTION_TORCH >= 200
 Gradients backward_meta(FA_BACKWARD_PARAMETERS) {
   check_arguments<SymbolicSizes>(Arguments{FA_FORWARD_NAMES});
@@ -215,10 +204,6 @@ Gradients backward_meta(FA_BACKWARD_PARAMETERS) {
 TORCH_LIBRARY_IMPL(fused_attention, Autograd, m) {
   m.impl("forward", fused_attention::forward_autograd);
   m.impl("backward", fused_attention::backward_autograd);
-}
-
-TORCH_LIBRARY_IMPL(fused_attention, CUDA, m) {
-  m.impl("backward", fused_attention::backward_cuda);
 }
 
 // Older torch traces nothing by meta tensors.

@@ -1,5 +1,6 @@
-// The backward pass. It recomputes the scores from q and k, some rows at a time, with torch's float32 matrix products.
-// It keeps a few arrays of at most chunk_elements() scores each (and at least one row).
+// The backward pass: a device's kernel, or else torch's float32 matrix products, which also give the gradients of a mask
+// and of slopes. These recompute the scores from q and k, some rows at a time. They keep a few arrays of at most
+// chunk_elements() scores each (and at least one row).
 //
 // With P = softmax(S), S = scale * Q K^T + bias, O = P V and G the gradient of O (as in Dao et al., "FlashAttention",
 // arXiv:2205.14135, appendix B.2):
@@ -275,8 +276,50 @@ at::Tensor Backward::structured_rows(int64_t batch, Range rows, int64_t k_len, R
 
 }  // namespace
 
-Gradients attention_backward(const at::Tensor& grad, const Arguments& arguments, Wanted wanted) {
-  return Backward(grad, arguments, wanted).run();
+Gradients backward_with(Launch forward, LaunchGradients launch, const at::Tensor& grad, Wanted wanted,
+                        const Optional<at::Tensor>& out, const Optional<at::Tensor>& lse, const Arguments& a) {
+  check_arguments<PlainSizes>(a);
+  check_backward<PlainSizes>(grad, out, lse, a.q);
+  if (wanted[kWantMask] || wanted[kWantSlopes]) return Backward(grad, a, wanted).run();
+  at::Tensor result, sums;
+  if (out.has_value()) {
+    result = with_contiguous_dim(*out);
+    sums = lse->contiguous();
+  } else {
+    result = forward_with(forward, a, &sums);
+  }
+  PreparedCall call(a);
+  AttentionParams& params = call.params;
+  params.out = result.data_ptr();
+  params.out_strides = strides_of(result);
+  params.lse = sums.data_ptr<float>();
+  const auto of_out = with_contiguous_dim(grad), delta = at::empty_like(sums);
+  GradientParams gradients{};
+  gradients.out_gradient = of_out.data_ptr();
+  gradients.out_strides = strides_of(of_out);
+  gradients.delta = delta.data_ptr<float>();
+  const auto allocate = [&](WantedIndex i, const at::Tensor& like, void** data, Strides* strides) {
+    if (!wanted[i]) return at::empty({0}, a.q.options());
+    const auto gradient = allocate_like(like);
+    *data = gradient.data_ptr();
+    *strides = strides_of(gradient);
+    return gradient;
+  };
+  const auto dq = allocate(kWantQuery, call.q, &gradients.dq, &gradients.dq_strides);
+  const auto dk = allocate(kWantKey, call.k, &gradients.dk, &gradients.dk_strides);
+  const auto dv = allocate(kWantValue, call.v, &gradients.dv, &gradients.dv_strides);
+  if (a.is_packed()) {
+    for (Strides* strides : {&params.out_strides, &gradients.out_strides, &gradients.dq_strides, &gradients.dk_strides,
+                             &gradients.dv_strides}) {
+      strides->batch = 0;
+    }
+  }
+  if (call.q.numel() == 0 || call.k.numel() == 0 || params.batch == 0) {
+    for (const at::Tensor& gradient : {dq, dk, dv}) gradient.zero_();
+  } else if (!launch(params, gradients, call.q.device())) {
+    return Backward(grad, a, wanted).run();
+  }
+  return Gradients{dq, dk, dv, at::empty({0}, a.q.options()), at::empty({0}, a.q.options())};
 }
 
 }  // namespace fused_attention

@@ -17,8 +17,17 @@ using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at:
   const at::Tensor &grad, fused_attention::Wanted wanted, const fused_attention::Optional<at::Tensor>&out, \
       const fused_attention::Optional<at::Tensor>&lse, FA_FORWARD_PARAMETERS
 
-// The gradients of a call, from the gradient `grad` of its result. The arguments must be checked; any device. Reads
-// cu_seqlens on the host.
-Gradients attention_backward(const at::Tensor& grad, const Arguments& arguments, Wanted wanted);
+// False where the device has no kernel for the call.
+using LaunchGradients = bool (*)(const AttentionParams& params, const GradientParams& gradients, at::Device device);
+
+// The gradients of a call, from the gradient `grad` of its result. Without `out` and `lse`, computes them first. Those
+// of a mask or of slopes, and those for which a device has no kernel, come from torch's matrix products.
+Gradients backward_with(Launch forward, LaunchGradients launch, const at::Tensor& grad, Wanted wanted,
+                        const Optional<at::Tensor>& out, const Optional<at::Tensor>& lse, const Arguments& arguments);
+
+template <Launch forward, LaunchGradients launch>
+Gradients backward_on(FA_BACKWARD_PARAMETERS) {
+  return backward_with(forward, launch, grad, wanted, out, lse, Arguments{FA_FORWARD_NAMES});
+}
 
 }  // namespace fused_attention

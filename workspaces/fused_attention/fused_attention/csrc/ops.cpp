@@ -75,7 +75,7 @@ at::Tensor allocate_like(const at::Tensor& t) {
   return allocate_out<PlainSizes>(t);
 }
 
-Call::Call(const Arguments& a) : q(with_contiguous_dim(a.q)), k(with_contiguous_dim(a.k)), v(with_contiguous_dim(a.v)) {
+PreparedCall::PreparedCall(const Arguments& a) : q(with_contiguous_dim(a.q)), k(with_contiguous_dim(a.k)), v(with_contiguous_dim(a.v)) {
   params.q = q.data_ptr();
   params.k = k.data_ptr();
   params.v = v.data_ptr();
@@ -105,7 +105,7 @@ Call::Call(const Arguments& a) : q(with_contiguous_dim(a.q)), k(with_contiguous_
   set_mask(a);
 }
 
-void Call::set_mask(const Arguments& a) {
+void PreparedCall::set_mask(const Arguments& a) {
   params.mask.causal = a.is_causal;
   params.mask.kind = MaskKind::kNone;
   if (!a.mask.has_value()) return;
@@ -120,7 +120,7 @@ void Call::set_mask(const Arguments& a) {
   }
 }
 
-void Call::set_packed(const Arguments& a) {
+void PreparedCall::set_packed(const Arguments& a) {
   const bool same = !a.cu_seqlens_k.has_value();
   cu_seqlens_q = a.cu_seqlens_q->contiguous();
   cu_seqlens_k = same ? cu_seqlens_q : a.cu_seqlens_k->contiguous();
@@ -137,7 +137,7 @@ void Call::set_packed(const Arguments& a) {
 
 at::Tensor forward_with(Launch launch, const Arguments& a, at::Tensor* lse) {
   check_arguments<PlainSizes>(a);
-  Call call(a);
+  PreparedCall call(a);
   AttentionParams& params = call.params;
   auto out = allocate_like(call.q);
   params.out = out.data_ptr();

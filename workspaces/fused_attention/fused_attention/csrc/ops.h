@@ -1,6 +1,7 @@
 #pragma once
 
 #include <string>
+#include <tuple>
 
 #include "compat.h"
 #include "params.h"
@@ -70,8 +71,8 @@ struct Arguments {
 };
 
 // A call's parameters without its results, and the tensors that they point to.
-struct Call {
-  explicit Call(const Arguments& arguments);
+struct PreparedCall {
+  explicit PreparedCall(const Arguments& arguments);
 
   at::Tensor q, k, v;
   at::Tensor cu_seqlens_q, cu_seqlens_k, structure, alibi_slopes;
@@ -98,6 +99,13 @@ at::Tensor forward_with(Launch launch, const Arguments& arguments, at::Tensor* l
 template <Launch launch>
 at::Tensor forward_on(FA_FORWARD_PARAMETERS) {
   return forward_with(launch, Arguments{FA_FORWARD_NAMES}, nullptr);
+}
+
+template <Launch launch>
+std::tuple<at::Tensor, at::Tensor> forward_lse_on(FA_FORWARD_PARAMETERS) {
+  at::Tensor lse;
+  const auto out = forward_with(launch, Arguments{FA_FORWARD_NAMES}, &lse);
+  return std::tuple<at::Tensor, at::Tensor>(out, lse);
 }
 
 }  // namespace fused_attention

@@ -35,10 +35,18 @@ struct AttentionParams {
 
   // Grouped queries: consecutive query heads share a key/value head.
   FA_HOST_DEVICE int64_t kv_head(int64_t head) const { return head / (heads / kv_heads); }
-  // Of the first row of a batch element or sequence.
-  FA_HOST_DEVICE float* lse_of(int64_t b, int64_t head) const {
-    return cu_q ? lse + head * q_rows + cu_q[b] : lse + (b * heads + head) * q_rows;
+  // The first row of a head in numbers of rows, such as lse.
+  FA_HOST_DEVICE float* of_head(float* numbers, int64_t b, int64_t head) const {
+    return cu_q ? numbers + head * q_rows + cu_q[b] : numbers + (b * heads + head) * q_rows;
   }
+};
+
+// The tensors of a backward pass, besides those of its forward pass.
+struct GradientParams {
+  const void* out_gradient;  // as `out`
+  void *dq, *dk, *dv;        // as q, k and v; null: not required
+  Strides out_strides, dq_strides, dk_strides, dv_strides;
+  float* delta;  // as lse: memory for a kernel
 };
 
 template <class T>

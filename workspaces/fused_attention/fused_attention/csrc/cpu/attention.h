@@ -58,13 +58,6 @@ struct Problem {
   bool has_bias() const { return params.mask.is_additive() || params.alibi; }
 };
 
-// The tensors of a backward pass, besides those of its forward pass.
-struct GradientParams {
-  const void* out_gradient;  // as `out`
-  void *dq, *dk, *dv;        // as q, k and v; null: not required
-  Strides out_strides, dq_strides, dk_strides, dv_strides;
-};
-
 // A position in the order of work: by batch and head, then by panel.
 struct Position {
   int64_t head;   // batch * heads + head

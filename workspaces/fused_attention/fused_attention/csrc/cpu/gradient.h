@@ -296,7 +296,7 @@ class Gradients {
       Values<Math, T>::copy(of_gradient, a_.head_dim, width_, t_.gradient_rows + i / Math::kPair * width_);
     }
     const T* out = static_cast<const T*>(a_.out) + offset(a_.out_strides, head);
-    const float* lse = a_.lse_of(batch_, head);
+    const float* lse = a_.of_head(a_.lse, batch_, head);
     for (int i = 0; i < panel.granules * kGranule; ++i) {
       const bool is_row = i < panel.rows;
       t_.lse[i] = is_row ? lse[rows[i]] : INFINITY;

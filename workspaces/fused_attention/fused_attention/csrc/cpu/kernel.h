@@ -159,7 +159,7 @@ static void attend_panel(const Problem& p, const PlanView& plan, const Panel& pa
 #endif
   }
 
-  float* const lse = a.lse ? a.lse_of(batch, head) : nullptr;
+  float* const lse = a.lse ? a.of_head(a.lse, batch, head) : nullptr;
   for (int i = 0; i < panel.rows; ++i) {
     const int64_t row = rows[i];
     const float total = b.state.total[i];

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "../backward.h"
-#include "../checks.h"
 #include "plan.h"
 
 namespace fused_attention {
@@ -109,12 +108,6 @@ void launch(const AttentionParams& params, at::Device) {
   });
 }
 
-std::tuple<at::Tensor, at::Tensor> forward_lse(FA_FORWARD_PARAMETERS) {
-  at::Tensor lse;
-  const auto out = forward_with(launch, Arguments{FA_FORWARD_NAMES}, &lse);
-  return {out, lse};
-}
-
 // The key/value heads that the parts share, and each part's sums for them.
 struct SharedHeads {
   struct Shared {
@@ -150,7 +143,7 @@ struct SharedHeads {
   at::Tensor memory;
 };
 
-void differentiate(const AttentionParams& params, const GradientParams& gradients) {
+bool differentiate(const AttentionParams& params, const GradientParams& gradients, at::Device) {
   const CpuKernel& kernel = select_kernel(params.dtype);
   const Plans plans(params, kernel.costs);
   const Problem problem = plans.problem(params);
@@ -176,51 +169,7 @@ void differentiate(const AttentionParams& params, const GradientParams& gradient
                                  std::min(from + kBlock, length), one.sums.data(), static_cast<int>(one.sums.size()));
     }
   });
-}
-
-Gradients backward(FA_BACKWARD_PARAMETERS) {
-  const Arguments a{FA_FORWARD_NAMES};
-  check_arguments<PlainSizes>(a);
-  check_backward<PlainSizes>(grad, out, lse, q);
-  if (wanted[kWantMask] || wanted[kWantSlopes]) return attention_backward(grad, a, wanted);
-  at::Tensor result, sums;
-  if (out.has_value()) {
-    result = with_contiguous_dim(*out);
-    sums = lse->contiguous();
-  } else {
-    result = forward_with(launch, a, &sums);
-  }
-  Call call(a);
-  AttentionParams& params = call.params;
-  params.out = result.data_ptr();
-  params.out_strides = strides_of(result);
-  params.lse = sums.data_ptr<float>();
-  const auto of_out = with_contiguous_dim(grad);
-  GradientParams gradients{};
-  gradients.out_gradient = of_out.data_ptr();
-  gradients.out_strides = strides_of(of_out);
-  const auto allocate = [&](WantedIndex i, const at::Tensor& like, void** data, Strides* strides) {
-    if (!wanted[i]) return at::empty({0}, q.options());
-    const auto gradient = allocate_like(like);
-    *data = gradient.data_ptr();
-    *strides = strides_of(gradient);
-    return gradient;
-  };
-  const auto dq = allocate(kWantQuery, call.q, &gradients.dq, &gradients.dq_strides);
-  const auto dk = allocate(kWantKey, call.k, &gradients.dk, &gradients.dk_strides);
-  const auto dv = allocate(kWantValue, call.v, &gradients.dv, &gradients.dv_strides);
-  if (a.is_packed()) {
-    for (Strides* strides : {&params.out_strides, &gradients.out_strides, &gradients.dq_strides, &gradients.dk_strides,
-                             &gradients.dv_strides}) {
-      strides->batch = 0;
-    }
-  }
-  if (call.q.numel() == 0 || call.k.numel() == 0 || params.batch == 0) {
-    for (const at::Tensor& gradient : {dq, dk, dv}) gradient.zero_();
-  } else {
-    differentiate(params, gradients);
-  }
-  return fused_attention::Gradients{dq, dk, dv, at::empty({0}, q.options()), at::empty({0}, q.options())};
+  return true;
 }
 
 std::string cpu_capability() {
@@ -238,6 +187,6 @@ TORCH_LIBRARY_FRAGMENT(fused_attention, m) {
 
 TORCH_LIBRARY_IMPL(fused_attention, CPU, m) {
   m.impl("forward", fused_attention::forward_on<fused_attention::launch>);
-  m.impl("forward_lse", fused_attention::forward_lse);
-  m.impl("backward", fused_attention::backward);
+  m.impl("forward_lse", fused_attention::forward_lse_on<fused_attention::launch>);
+  m.impl("backward", fused_attention::backward_on<fused_attention::launch, fused_attention::differentiate>);
 }

@@ -47,4 +47,10 @@ cudaError_t launch_attention(const Call& call, const LaunchPlan& plan, cudaStrea
   return call.p.dtype == DataType::kBFloat16 ? launch_bfloat16(call, plan, stream) : launch_float16(call, plan, stream);
 }
 
+cudaError_t launch_gradients(const GradientCall& c, cudaStream_t stream) {
+  const AttentionParams& p = c.call.p;
+  if (p.batch * p.heads * p.q_len > kMaxGrid || key_piece_count(p) > kMaxGrid) return cudaErrorInvalidConfiguration;
+  return p.dtype == DataType::kBFloat16 ? launch_gradients_bfloat16(c, stream) : launch_gradients_float16(c, stream);
+}
+
 }  // namespace fused_attention

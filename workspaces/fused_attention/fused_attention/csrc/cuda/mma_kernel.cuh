@@ -102,15 +102,16 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
     wait_for_copies();
     __syncthreads();  // the next keys have arrived, and every warp is done with these values
   }
-  warp.normalise(q_rows);
-  __syncwarp();
   // Recomputed here to save registers in the loop.
   const Piece same = piece_of(call, block_index());
   const Sequence again = sequence_of(p, same.batch);
-  const int tile_begin = same.query_tile * S::kRows;
+  const int tile_begin = same.query_tile * S::kRows, tile_rows = again.q_len - tile_begin;
+  float* const lse = p.lse == nullptr ? nullptr : p.of_head(p.lse, same.batch, same.head) + tile_begin;
+  warp.normalise(q_rows, lse, tile_rows);
+  __syncwarp();
   uint16_t* out = rows_of(static_cast<uint16_t*>(p.out), p.out_strides, same.batch, same.head) +
                   (again.q_begin + tile_begin) * p.out_strides.row;
-  warp.store(q_rows, out, p.out_strides.row, again.q_len - tile_begin, p.head_dim, call.vectors);
+  store_rows<D, kWarpRows>(q_rows, warp.warp_row, out, p.out_strides.row, tile_rows, p.head_dim, call.vectors);
 }
 
 }  // namespace fused_attention

@@ -1,4 +1,4 @@
-// fused_attention::forward on CUDA devices.
+// fused_attention's operators on CUDA devices.
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -7,7 +7,7 @@
 #include <map>
 #include <mutex>
 
-#include "../ops.h"
+#include "../backward.h"
 #include "device_lists.h"
 #include "launch.h"
 #ifdef FUSED_ATTENTION_HOPPER
@@ -62,10 +62,25 @@ void launch(const AttentionParams& params, at::Device device) {
   C10_CUDA_CHECK(launch_attention(make_call(params, lists.view, plan, traits), plan, stream));
 }
 
+bool differentiate(const AttentionParams& params, const GradientParams& gradients, at::Device device) {
+  const c10::cuda::CUDAGuard guard(device);
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  const DeviceTraits traits = traits_of(device);
+  if (!has_gradients(params, traits)) return false;
+  LaunchPlan plan{};
+  plan.rows = kGradientRows;
+  const DeviceLists lists = make_lists(params, plan.rows, kTileKeys, stream);
+  const Call call = make_call(params, lists.view, plan, traits);
+  C10_CUDA_CHECK(launch_gradients(make_gradient_call(call, gradients), stream));
+  return true;
+}
+
 }  // namespace
 
 }  // namespace fused_attention
 
 TORCH_LIBRARY_IMPL(fused_attention, CUDA, m) {
   m.impl("forward", fused_attention::forward_on<fused_attention::launch>);
+  m.impl("forward_lse", fused_attention::forward_lse_on<fused_attention::launch>);
+  m.impl("backward", fused_attention::backward_on<fused_attention::launch, fused_attention::differentiate>);
 }

@@ -42,6 +42,12 @@ inline LaunchPlan plan_attention(const AttentionParams& p, const DeviceTraits& d
   return plan;
 }
 
+// Whether gradient.cuh has a kernel for the call.
+inline bool has_gradients(const AttentionParams& p, const DeviceTraits& device) {
+  const int since = p.dtype == DataType::kFloat16 ? 75 : 80;
+  return p.dtype != DataType::kFloat32 && device.architecture >= since && p.head_dim <= 128;
+}
+
 inline Call make_call(const AttentionParams& p, const TileView& tiles, const LaunchPlan& plan,
                       const DeviceTraits& device) {
   Call call{};

@@ -6,7 +6,8 @@
 
 namespace fused_attention {
 
-constexpr int kTileKeys = 64;  // of the lists that the portable kernels read
+constexpr int kTileKeys = 64;      // of the lists that the portable kernels read
+constexpr int kGradientRows = 64;  // of a query tile in the backward pass
 
 // The kernel's parameter, passed by value.
 struct Call {

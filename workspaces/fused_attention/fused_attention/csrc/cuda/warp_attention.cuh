@@ -227,8 +227,9 @@ struct WarpAttention {
     }
   }
 
-  // Writes the normalised outputs to this warp's rows in shared memory, as T.
-  __device__ void normalise(const SharedRows<D>& rows) {
+  // Writes the normalised outputs to this warp's rows in shared memory, as T, and the log-sum-exps of the tile's rows
+  // below `count` unless `lse` is null.
+  __device__ void normalise(const SharedRows<D>& rows, float* lse, int count) {
 #pragma unroll
     for (int m = 0; m < kBlocks; ++m) {
       float factor[F::kSlots];
@@ -236,6 +237,10 @@ struct WarpAttention {
       for (int slot = 0; slot < F::kSlots; ++slot) {
         const float total = F::reduce(sum[m][slot], Sum());
         factor[slot] = total == 0.0f ? 0.0f : 1.0f / total;
+        const int row = tile_row(m, slot);
+        if (lse != nullptr && F::column_of(lane) == 0 && row < count) {
+          lse[row] = total == 0.0f ? INFINITY : maximum[m][slot] + log2f(total);
+        }
       }
 #pragma unroll
       for (int n = 0; n < kDimBlocks; ++n) {
@@ -248,26 +253,27 @@ struct WarpAttention {
       }
     }
   }
+};
 
-  // Copies them from shared to device memory: the tile's rows below `count`.
-  __device__ void store(const SharedRows<D>& rows, uint16_t* target, int64_t stride, int count, int head_dim,
-                        bool vectors) const {
-    constexpr int kChunks = D / 8;
-    for (int i = lane; i < kWarpRows * kChunks; i += 32) {
-      const int row = warp_row + i / kChunks, chunk = i % kChunks;
-      if (row >= count || chunk * 8 >= head_dim) continue;
-      const Words4 words = load_shared(rows.at(row, chunk));
-      uint16_t* to = target + row * stride + chunk * 8;
-      if (vectors) {
-        store_global(to, words);
-      } else {
+// Copies a warp's rows from shared to device memory: those below `count`, in chunks of 16 bytes if `vectors`.
+template <int D, int kWarpRows>
+__device__ inline void store_rows(const SharedRows<D>& rows, int warp_row, uint16_t* target, int64_t stride, int count,
+                                  int head_dim, bool vectors) {
+  constexpr int kChunks = D / 8;
+  for (int i = threadIdx.x % 32; i < kWarpRows * kChunks; i += 32) {
+    const int row = warp_row + i / kChunks, chunk = i % kChunks;
+    if (row >= count || chunk * 8 >= head_dim) continue;
+    const Words4 words = load_shared(rows.at(row, chunk));
+    uint16_t* to = target + row * stride + chunk * 8;
+    if (vectors) {
+      store_global(to, words);
+    } else {
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          if (chunk * 8 + j < head_dim) to[j] = static_cast<uint16_t>(words.x[j / 2] >> (16 * (j % 2)));
-        }
+      for (int j = 0; j < 8; ++j) {
+        if (chunk * 8 + j < head_dim) to[j] = static_cast<uint16_t>(words.x[j / 2] >> (16 * (j % 2)));
       }
     }
   }
-};
+}
 
 }  // namespace fused_attention

@@ -92,7 +92,19 @@ class Consumer {
     if (piece.count > 0) meet_keys(piece, softmax, out);
     float inverse[2];
     softmax.finish(inverse);
+    store_lse(piece, softmax);
     store(piece, inverse, out);
+  }
+
+  FA_DEVICE void store_lse(const Piece& piece, const RowSoftmax<M>& softmax) {
+    const AttentionParams& p = c.params;
+    if (!p.lse || column != 0) return;
+    float* lse = p.of_head(p.lse, piece.batch, piece.head) + piece.first_row + row;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      if (piece.first_row + row + 8 * r >= piece.q_len) continue;
+      lse[8 * r] = softmax.sum[r] == 0.0f ? INFINITY : softmax.origin[r] + log2f(softmax.sum[r]);
+    }
   }
 
   FA_DEVICE void meet_keys(const Piece& piece, RowSoftmax<M>& softmax, float (&out)[D / 2]) {
