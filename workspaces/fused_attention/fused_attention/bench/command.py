@@ -154,12 +154,14 @@ def measured(options: argparse.Namespace, writer: "Writer") -> Iterator[List[Dic
                 case = cases.Case(batch, options.heads, seq, options.dim, dtype, mask)
                 if not writer.has("fused_attention.scaling", dict(measure.params_of(case, "cpu"), threads=2)):
                     yield measure.scaling(case, settings)
-    if "layer" in options.part and options.device == "cpu" and hasattr(torch, "inference_mode"):
-        dtypes = [dtype for dtype in options.dtype if dtype != "float16"]
-        for dtype, batch, seq in itertools.product(dtypes, options.layer_batch, options.layer_seq):
-            params = {"batch": batch, "seq": seq, "dtype": dtype, "threads": torch.get_num_threads()}
-            if not writer.has(layer.METRIC, params):
-                yield layer.cell(batch, seq, dtype, settings, say)
+    if "layer" in options.part and hasattr(torch, "inference_mode"):
+        # torch has no fast float16 matrix products on CPUs.
+        dtypes = [dtype for dtype in options.dtype if dtype != "float16" or options.device != "cpu"]
+        batches = itertools.product(("forward", "training"), dtypes, options.layer_batch, options.layer_seq)
+        for direction, dtype, batch, seq in batches:
+            params = {"direction": direction, "batch": batch, "seq": seq, "dtype": dtype}
+            if not writer.has(layer.METRIC, dict(params, threads=torch.get_num_threads())):
+                yield layer.cell(batch, seq, dtype, settings, say, direction)
 
 
 def grid(

@@ -1,4 +1,5 @@
-"""A layer of BERT (base: 768 wide, 12 heads, 3072 within) on a padded batch, 60 % full on average, end to end.
+"""A layer of BERT (base: 768 wide, 12 heads, 3072 within) on a padded batch, 60 % full on average, end to end: its
+forward pass, and a training step.
 
 The batch and its fill are those of ByteTransformer (IPDPS 2023), whose idea it is to leave the padding out of every
 matrix of the layer and not of attention alone.
@@ -27,21 +28,23 @@ class Wrong(Exception):
 class Batch:
     """x: [batch, seq, hidden], zero where padded. `valid`: [batch, seq], True where it is not."""
 
-    def __init__(self, batch: int, seq: int, dtype: str) -> None:
+    def __init__(self, batch: int, seq: int, dtype: str, device: str = "cpu") -> None:
         self.lengths = cases.padding_lengths(batch, seq)
-        self.valid = torch.arange(seq) < torch.tensor(self.lengths)[:, None]
+        valid = torch.arange(seq) < torch.tensor(self.lengths)[:, None]
         generator = torch.Generator().manual_seed(seq)
-        x = torch.randn(batch, seq, HIDDEN, generator=generator) * self.valid[..., None]
-        self.x = x.to(cases.DTYPES[dtype])
+        x, gradient = (torch.randn(batch, seq, HIDDEN, generator=generator) * valid[..., None] for _ in range(2))
+        self.x = x.to(device, cases.DTYPES[dtype])
+        self.gradient = gradient.to(self.x)  # of the result, for a training step
         # Made once for a whole stack of layers.
+        self.valid = valid.to(device)
         self.rows = self.valid.flatten().nonzero().flatten()
-        self.ends = torch.tensor([0, *self.lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32)
+        self.ends = torch.tensor([0, *self.lengths], dtype=torch.int32).cumsum(0, dtype=torch.int32).to(device)
 
 
-def encoder_layer(dtype: str) -> torch.nn.TransformerEncoderLayer:
+def encoder_layer(dtype: str, device: str = "cpu") -> torch.nn.TransformerEncoderLayer:
     torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(HIDDEN, HEADS, WITHIN, activation="gelu", batch_first=True)
-    return layer.to(cases.DTYPES[dtype]).eval()
+    layer = torch.nn.TransformerEncoderLayer(HIDDEN, HEADS, WITHIN, dropout=0.0, activation="gelu", batch_first=True)
+    return layer.to(device, cases.DTYPES[dtype]).eval()
 
 
 def packed(layer: Any, batch: Batch) -> torch.Tensor:
@@ -72,50 +75,137 @@ def _rest(layer: Any, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
     return layer.norm2(x + layer.linear2(functional.gelu(layer.linear1(x))))
 
 
-def variants(layer: Any, batch: Batch) -> Dict[str, Callable[[], torch.Tensor]]:
-    """The variants by name; compiled ones need torch.compile."""
+def hugging_face(layer: Any, batch: Batch, attention: str) -> Callable[[], torch.Tensor]:
+    """The same layer as transformers has it, with its "eager" or "sdpa" attention. Raises Unavailable."""
+    try:
+        from transformers import BertConfig
+        from transformers.models.bert.modeling_bert import BertLayer
+    except ImportError as error:
+        raise cases.Unavailable("transformers is not installed") from error
+    config = BertConfig(
+        hidden_size=HIDDEN,
+        num_attention_heads=HEADS,
+        intermediate_size=WITHIN,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+        layer_norm_eps=layer.norm1.eps,
+        attn_implementation=attention,
+    )
+    theirs = BertLayer(config).to(batch.x).train(layer.training)
+    own = layer.self_attn
+    places = [theirs.attention.self.query, theirs.attention.self.key, theirs.attention.self.value]
+    pairs = list(zip(places, zip(own.in_proj_weight.chunk(3), own.in_proj_bias.chunk(3))))
+    for place, ours in (
+        (theirs.attention.output.dense, own.out_proj),
+        (theirs.attention.output.LayerNorm, layer.norm1),
+        (theirs.intermediate.dense, layer.linear1),
+        (theirs.output.dense, layer.linear2),
+        (theirs.output.LayerNorm, layer.norm2),
+    ):
+        pairs.append((place, (ours.weight, ours.bias)))
+    with torch.no_grad():
+        for place, (weight, bias) in pairs:
+            place.weight.copy_(weight)
+            place.bias.copy_(bias)
+    hidden = torch.zeros_like(batch.valid, dtype=batch.x.dtype).masked_fill(
+        ~batch.valid, torch.finfo(batch.x.dtype).min
+    )
+
+    def run() -> torch.Tensor:
+        out = theirs(batch.x, attention_mask=hidden[:, None, None])
+        return out[0] if isinstance(out, tuple) else out
+
+    run.parameters = theirs.parameters  # type: ignore[attr-defined]
+    return run
+
+
+def variants(layer: Any, batch: Batch) -> Dict[str, Callable[[], Callable[[], torch.Tensor]]]:
+    """Makers of the variants, by name; those of the compiler take seconds. They raise Unavailable."""
     padding = ~batch.valid
-    encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=True).eval()
-    found: Dict[str, Callable[[], torch.Tensor]] = {
-        "ours": functools.partial(packed, layer, batch),
-        "torch": functools.partial(layer, batch.x, src_key_padding_mask=padding),
+
+    def compiled(function: Callable[..., torch.Tensor], **options: Any) -> Callable[[], torch.Tensor]:
+        if not hasattr(torch, "compile"):
+            raise cases.Unavailable("this torch has no torch.compile")
+        return functools.partial(torch.compile(function, dynamic=False, fullgraph=True, **options), layer, batch)
+
+    def nested() -> Callable[[], torch.Tensor]:
+        if layer.training:
+            raise cases.Unavailable("it is a path for inference")
+        encoder = torch.nn.TransformerEncoder(layer, 1, enable_nested_tensor=True).eval()
+        return functools.partial(encoder, batch.x, src_key_padding_mask=padding)
+
+    return {
+        "ours": lambda: functools.partial(packed, layer, batch),
+        "torch": lambda: functools.partial(layer, batch.x, src_key_padding_mask=padding),
         # It packs too: torch turns the batch into a nested tensor.
-        "torch-nested": functools.partial(encoder, batch.x, src_key_padding_mask=padding),
-        "sdpa": functools.partial(composed, layer, batch),
+        "torch-nested": nested,
+        "sdpa": lambda: functools.partial(composed, layer, batch),
+        "hugging-face-eager": lambda: hugging_face(layer, batch, "eager"),
+        "hugging-face-sdpa": lambda: hugging_face(layer, batch, "sdpa"),
+        "ours-compiled": lambda: compiled(packed),
+        "sdpa-compiled": lambda: compiled(composed),
+        "sdpa-max-autotune": lambda: compiled(composed, mode="max-autotune-no-cudagraphs"),
     }
-    if hasattr(torch, "compile"):
-        torch._dynamo.reset()
-        for name, function in (("ours-compiled", packed), ("sdpa-compiled", composed)):
-            found[name] = functools.partial(torch.compile(function, dynamic=False, fullgraph=True), layer, batch)
-    return found
 
 
-def cell(batch_size: int, seq: int, dtype: str, settings: Settings, say: Callable[[str], None]) -> List[Record]:
-    """The records of one batch, every variant checked first. CPU only.
+def step_of(function: Callable[[], torch.Tensor], layer: Any, batch: Batch) -> Callable[[], Any]:
+    """A training step without its optimizer: the result, then the gradients of x and of the parameters."""
+    parameters = list(getattr(function, "parameters", layer.parameters)())
 
-    Raises Wrong where a variant's valid rows differ from those of the layer around SDPA.
+    def step() -> Any:
+        return torch.autograd.grad(function(), [batch.x, *parameters], batch.gradient)
+
+    return step
+
+
+def cell(
+    batch_size: int,
+    seq: int,
+    dtype: str,
+    settings: Settings,
+    say: Callable[[str], None],
+    direction: str = "forward",
+) -> List[Record]:
+    """The records of one batch, "forward" or "training", every variant checked first.
+
+    Raises Wrong where a variant's valid rows, or in training the gradients of x there, differ from those of the layer
+    around SDPA.
     """
-    batch, layer = Batch(batch_size, seq, dtype), encoder_layer(dtype)
+    is_training = direction == "training"
+    batch, layer = Batch(batch_size, seq, dtype, settings.device), encoder_layer(dtype, settings.device)
+    layer.train(is_training)
+    batch.x.requires_grad_(is_training)
     functions = {}
-    with torch.inference_mode():
-        right = composed(layer, batch)[batch.valid].double()
-        for name, function in variants(layer, batch).items():
+    with torch.enable_grad() if is_training else torch.inference_mode():
+
+        def runnable(function: Callable[[], torch.Tensor]) -> Callable[[], Any]:
+            return step_of(function, layer, batch) if is_training else function
+
+        def value(function: Callable[[], Any]) -> torch.Tensor:
+            out = function()
+            return (out[0] if is_training else out)[batch.valid].double()
+
+        right = value(runnable(functools.partial(composed, layer, batch)))
+        if hasattr(torch, "compile"):
+            torch._dynamo.reset()
+        for name, make in variants(layer, batch).items():
             try:
-                out = function()
+                function = runnable(make())
+                difference = float((value(function) - right).abs().max())
             except Exception as error:  # errors of the compiler, dynamo and inductor share no class
                 if name == "ours":
                     raise
                 say("left out: %s (%s)" % (name, (str(error).splitlines() or [type(error).__name__])[0]))
                 continue
-            difference = float((out[batch.valid].double() - right).abs().max())
             # Written so that a NaN is wrong.
-            if not difference <= TOLERANCES[dtype]:
+            if not difference <= TOLERANCES[dtype] * (float(right.abs().max()) if is_training else 1.0):
                 raise Wrong("the layer %r differs from SDPA's by %g; it was not timed" % (name, difference))
             functions[name] = timing.Timed(function, methods.no_context)
         clock = timing.clock_of(settings.device)
         samples = timing.interleaved(functions, clock, settings.repeats, settings.budget_s)
     medians = {name: statistics.median(values) for name, values in samples.items()}
     params = {
+        "direction": direction,
         "batch": batch_size,
         "seq": seq,
         "hidden": HIDDEN,
