@@ -93,7 +93,7 @@ def gpus_for(engine: Engine, target: Target, gpus: str | None) -> str | None:
     if gpus is not None:
         return "none" if parse_gpus(gpus).none else gpus
     required = target.variant.requires.gpu
-    if required == "none" or not engine.host.has_gpu(engine.info()):
+    if required == "none" or not engine.has_gpu():
         return "none"
     return "all" if required == "required" else None
 

@@ -63,7 +63,7 @@ def build(
     forced = errors_of(target, force)
     engine = Engine.connect()
     request = parse_gpus(gpus)
-    devices = ladder(request, engine.host.cdi_devices(engine.info()))[0].requests
+    devices = ladder(request, engine.cdi_devices(engine.info()))[0].requests
     forced += engine_errors_of(engine, target, force)
     chosen = BuildOptions(
         no_cache=no_cache or record,  # a cached step downloads nothing to record

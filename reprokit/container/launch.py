@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from reprokit.container.prepare import PROGRAM, prepare
 from reprokit.container.settings import ContainerSettings, to_label
 from reprokit.container.user import Identity, identity
 from reprokit.display import notify
-from reprokit.engine import Engine, ImageInfo
+from reprokit.engine import Engine, EngineInfo, ImageInfo
 from reprokit.errors import EngineError, ReprokitError, UsageError
 from reprokit.host.mounts import BindMount
 from reprokit.image import trust
@@ -57,7 +57,7 @@ def create_body(
     who: Identity,
     owner: int,
     mounts: Iterable[BindMount],
-    info: Mapping[str, Any],
+    info: EngineInfo,
 ) -> dict[str, Any]:
     """The body of the Engine API's create call; `mounts` are those of `settings` as the engine names them.
 
@@ -75,14 +75,13 @@ def create_body(
         of_port = ports.setdefault(f"{port.container}/{port.protocol}", [])
         of_port.append({"HostIp": port.address, "HostPort": str(port.host)})
     # SELinux forbids containers to read the user's files unless relabelled, which would change the host.
-    selinux = any("name=selinux" in str(option) for option in info.get("SecurityOptions") or [])
     host: dict[str, Any] = {
         "Init": True,
         "Mounts": [{"Type": "bind", "Source": m.source, "Target": m.target, "ReadOnly": m.read_only} for m in mounts],
         "PortBindings": ports,
         "ShmSize": settings.shm,
         "NetworkMode": settings.network,
-        "SecurityOpt": ["no-new-privileges", *(["label=disable"] if selinux else [])],
+        "SecurityOpt": ["no-new-privileges", *(["label=disable"] if info.has_option("name=selinux") else [])],
         "DeviceRequests": list(rung.requests),
         "GroupAdd": list(who.groups),
     }
@@ -140,7 +139,7 @@ def launch(engine: Engine, start: Start, settings: ContainerSettings, gpu_option
         _require_fit(engine, start)
     mounts = as_engine_paths(engine, settings.mounts)
     refusal = ""
-    for rung in gpu.ladder(request, engine.host.cdi_devices(info)):
+    for rung in gpu.ladder(request, engine.cdi_devices(info)):
         with_rung = replace(settings, rung=rung.name)
         try:
             body = create_body(start, with_rung, rung, who, caller.uid, mounts, info)

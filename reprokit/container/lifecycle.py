@@ -218,7 +218,7 @@ def _create(engine: Engine, target: Target, origin: names.ContainerOrigin, name:
 
 def _recipe_gpus(engine: Engine, target: Target) -> str:
     requires = target.variant.requires.gpu
-    if requires == "optional" and not engine.host.has_gpu(engine.info()):
+    if requires == "optional" and not engine.has_gpu():
         return "none"
     return "none" if requires == "none" else "all"
 

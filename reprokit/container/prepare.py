@@ -154,4 +154,4 @@ def _first(engine: Engine, container: str, path: str, count: int) -> list[tarfil
 
 
 def _program(engine: Engine) -> bytes:
-    return program(str(engine.version().get("Arch", ""))).read_bytes()
+    return program(engine.version().architecture).read_bytes()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from reprokit.engine import EngineInfo
 from reprokit.errors import UsageError
 from reprokit.host.user import Caller
 
@@ -20,18 +20,17 @@ class Identity:
     host_users: bool
 
 
-def identity(caller: Caller, info: Mapping[str, Any]) -> Identity:
+def identity(caller: Caller, info: EngineInfo) -> Identity:
     """The caller's identity in a container, from the engine's info.
 
     Rootless engines (podman's too) map the caller to root inside and cannot map another id to the caller. Elsewhere ids
     are the host's. If the daemon shifts them (userns-remap), the container asks for the host's ids. The caller's
     groups are added, so that data shared with a group can be read.
     """
-    options = [str(option) for option in info.get("SecurityOptions") or []]
-    if any("rootless" in option for option in options):
+    if info.has_option("rootless"):
         return Identity("0:0", (), False)
     groups = tuple(str(g) for g in sorted(set(caller.groups) - {0, caller.gid}))
-    return Identity(f"{caller.uid}:{caller.gid}", groups, any("name=userns" in option for option in options))
+    return Identity(f"{caller.uid}:{caller.gid}", groups, info.has_option("name=userns"))
 
 
 @dataclass(frozen=True)

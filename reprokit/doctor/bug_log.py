@@ -43,7 +43,7 @@ def _engine() -> str:
 
     def ask() -> str:
         engine = Engine.connect()
-        return f"{engine.version().get('Version')} at {engine.url}"
+        return f"{engine.version().version} at {engine.url}"
 
     try:
         return Bounded(ask, _ENGINE_S).result()

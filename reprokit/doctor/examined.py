@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any
 
 from reprokit.config.nodes import Node
 from reprokit.doctor import gpus
 from reprokit.doctor.bounded import Bounded, NoAnswer
 from reprokit.doctor.gpus import GpuState
-from reprokit.doctor.shell import LocalShell, NodeShell, Reported, Shell, clipped
-from reprokit.engine import Engine
+from reprokit.doctor.shell import LocalShell, NodeShell, Reported, Shell
+from reprokit.engine import Engine, EngineInfo
 from reprokit.nodes.remote import Remote, engine_behind
 from reprokit.nodes.ssh import SshConnection
 from reprokit.nodes.survey import DOCKER, docker_address
@@ -39,7 +38,7 @@ class Examined:
     def __init__(self, shell: Shell, connect: Callable[[], Engine], target: Target | None = None) -> None:
         self.shell, self.target = shell, target
         self.connection = Bounded(connect, ENGINE_S)
-        self._info = Bounded(self._ask_info, 1.5 * ENGINE_S)
+        self._info = Bounded(lambda: self.connection.result().info(), 1.5 * ENGINE_S)
         self._gpus = Bounded(lambda: gpus.state(shell), _GPU_S)
         self.names = Bounded(self._ask_names, ENGINE_S)
 
@@ -58,7 +57,7 @@ class Examined:
         except Exception:
             raise NotAsked("no engine answers") from None
 
-    def info(self) -> Mapping[str, Any]:
+    def info(self) -> EngineInfo:
         """The engine's info. Raises NotAsked."""
         self.engine()
         try:
@@ -83,12 +82,6 @@ class Examined:
         """User, host and home folder of this login and, for a node, of the login there."""
         return [LocalShell().ask(_NAMES), *([self.ask(_NAMES)] if self.node else [])]
 
-    def _ask_info(self) -> Mapping[str, Any]:
-        engine_info = self.connection.result().info()
-        if not isinstance(engine_info, dict):
-            raise ValueError("the engine's info is not an object")
-        return engine_info
-
 
 @contextmanager
 def examined_node(node: Node, login_s: float, target: Target | None = None) -> Iterator[Examined]:
@@ -101,19 +94,3 @@ def examined_node(node: Node, login_s: float, target: Target | None = None) -> I
             return stack.enter_context(engine_behind(connection, Remote(connection), address))
 
         yield Examined(shell, connect, target)
-
-
-def text(value: Any) -> str:
-    """The value if it is text, clipped; else ""."""
-    return clipped(value) if isinstance(value, str) else ""
-
-
-def texts(value: Any) -> list[str]:
-    """The texts in a list of an engine's answer, clipped."""
-    return [clipped(item) for item in value if isinstance(item, str)] if isinstance(value, list) else []
-
-
-def pairs(value: Any) -> dict[str, str]:
-    """Pairs of texts in an engine's answer, such as `DriverStatus`."""
-    rows = value if isinstance(value, list) else []
-    return {text(row[0]): text(row[1]) for row in rows if isinstance(row, list) and len(row) == 2}

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from reprokit import __version__
 from reprokit.compat.model import Finding
 from reprokit.config import Configuration
-from reprokit.doctor.examined import Examined, NotAsked, texts
+from reprokit.doctor.examined import Examined, NotAsked
 from reprokit.doctor.shell import Reported
 from reprokit.redact import environment_secrets, redact
 from reprokit.untrusted.terminal import escaped
@@ -60,8 +60,7 @@ def scrubber(host: Examined, configuration: Configuration) -> Scrubber:
     ]
     others = [*configuration.hosts, *(entry.value for entry in configuration.entries), *(node.jump for node in nodes)]
     with contextlib.suppress(NotAsked):
-        settings = host.info().get("RegistryConfig")
-        others += texts(settings.get("Mirrors")) if isinstance(settings, dict) else []
+        others += host.info().mirrors
     hosts = [*own, *(name.partition(".")[0] for name in own if not name[:1].isdigit()), *map(_host_of, others)]
     users = [*_all(names, "user"), *(node.user for node in nodes), user]
     return Scrubber(users, hosts, _all(names, "home"), environment_secrets(os.environ))

@@ -4,9 +4,10 @@ from reprokit.engine.client import LABEL, OWN_IMAGES
 from reprokit.engine.containers import Containers
 from reprokit.engine.failures import port_taken
 from reprokit.engine.images import Images
-from reprokit.engine.info import ContainerInfo, ImageInfo, full_id
+from reprokit.engine.info import ContainerInfo, EngineInfo, EngineVersion, ImageInfo, TransferEvent, full_id
 
-__all__ = ["LABEL", "OWN_IMAGES", "ContainerInfo", "Engine", "ImageInfo", "full_id", "port_taken"]
+__all__ = ["LABEL", "OWN_IMAGES", "ContainerInfo", "Engine", "EngineInfo", "EngineVersion", "ImageInfo",
+           "TransferEvent", "full_id", "port_taken"]  # fmt: skip
 
 
 class Engine(Images, Containers):

@@ -10,7 +10,9 @@ import docker.errors
 import requests
 
 from reprokit.engine.failures import address, client_environment, no_engine, root_cause, translated
+from reprokit.engine.info import EngineInfo, EngineVersion
 from reprokit.errors import EngineError, UsageError
+from reprokit.host.gpu import CDI_KIND
 from reprokit.host.machine import Machine
 
 LABEL = "reprokit"
@@ -61,13 +63,24 @@ class EngineClient:
         """The path of the socket that the client connects to; None if it connects over TCP."""
         return getattr(self.api.get_adapter(self.api.base_url), "socket_path", None)
 
-    def info(self) -> dict[str, Any]:
+    def info(self) -> EngineInfo:
         with translated():
-            return self.api.info()
+            return EngineInfo.of(self.api.info())
 
-    def version(self) -> dict[str, Any]:
+    def version(self) -> EngineVersion:
         with translated():
-            return self.api.version()
+            return EngineVersion.of(self.api.version())
+
+    def cdi_devices(self, info: EngineInfo) -> tuple[str, ...]:
+        """The GPUs that the engine with this info can give to containers through CDI, such as `nvidia.com/gpu=0`."""
+        if not info.cdi_folders:
+            return ()
+        names = self.host.cdi_devices(info.cdi_folders) if info.cdi_devices is None else info.cdi_devices
+        return tuple(name for name in names if name.startswith(f"{CDI_KIND}="))
+
+    def has_gpu(self) -> bool:
+        """Whether a request for a GPU can succeed: a device file of a driver exists, or a CDI device."""
+        return self.host.has_device_file() or bool(self.cdi_devices(self.info()))
 
     def stream(self, path: str, *names: str, **options: Any) -> requests.Response:
         """The answer to a GET whose body is not read yet, of a path of the API. docker-py reads bodies to their end."""

@@ -13,7 +13,7 @@ from docker.utils.json_stream import json_stream
 
 from reprokit.engine.client import EngineClient, checked
 from reprokit.engine.failures import translated, without_errors
-from reprokit.engine.info import HistoryStep, ImageInfo, full_id
+from reprokit.engine.info import HistoryStep, ImageInfo, TransferEvent, full_id
 from reprokit.errors import EngineError, SourceError
 from reprokit.untrusted.documents import parsed
 
@@ -73,22 +73,22 @@ class Images(EngineClient):
         finally:
             self.api.timeout = timeout_before
 
-    def pull(self, reference: str) -> Iterator[dict[str, Any]]:
-        """Pull an image; yields the engine's progress events. Raises SourceError."""
+    def pull(self, reference: str) -> Iterator[TransferEvent]:
+        """Pull an image. Raises SourceError."""
         repository, separator, digest = reference.partition("@")
         tag = digest if separator else None
         if not separator and ":" in repository.rsplit("/", 1)[-1]:
             repository, _, tag = repository.rpartition(":")
         with translated(SourceError, reference):
-            yield from without_errors(
-                self.api.pull(repository, tag=tag or "latest", stream=True, decode=True), reference
-            )
+            events = self.api.pull(repository, tag=tag or "latest", stream=True, decode=True)
+            yield from map(TransferEvent.of, without_errors(events, reference))
 
-    def push(self, repository: str, tag: str) -> Iterator[dict[str, Any]]:
-        """Push an image to the registry in its name; yields the engine's progress events. Raises SourceError."""
+    def push(self, repository: str, tag: str) -> Iterator[TransferEvent]:
+        """Push an image to the registry in its name. Raises SourceError."""
         where = f"{repository}:{tag}"
         with translated(SourceError, where):
-            yield from without_errors(self.api.push(repository, tag=tag, stream=True, decode=True), where)
+            events = self.api.push(repository, tag=tag, stream=True, decode=True)
+            yield from map(TransferEvent.of, without_errors(events, where))
 
     def import_image(self, stream: IO[bytes] | Iterator[bytes], repository: str, tag: str, changes: list[str]) -> str:
         """Make an image of one layer from a tar of a file system; returns its id."""

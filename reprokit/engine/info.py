@@ -20,6 +20,105 @@ _NO_NAME = "<none>:<none>"
 
 
 @dataclass(frozen=True)
+class EngineInfo:
+    """An engine's report about itself and its machine, whose clock is `clock_ahead` seconds ahead of this one's.
+
+    `root` is the folder of its images, `driver` its storage driver, `has_proxy` whether it pulls through one. It limits
+    memory and processors of containers if `limits_memory` and `limits_processors`. `cdi_folders` are those of CDI
+    files: none before Engine 25, or with CDI off. `cdi_devices` are the devices in them, None before Engine 28.3.
+    """
+
+    id: str = ""
+    version: str = ""
+    root: str = ""
+    driver: str = ""
+    driver_status: Mapping[str, str] = field(default_factory=dict)
+    security_options: tuple[str, ...] = ()
+    cgroup_version: str = ""
+    limits_memory: bool = True
+    limits_processors: bool = False
+    has_proxy: bool = False
+    mirrors: tuple[str, ...] = ()
+    runtimes: tuple[str, ...] = ()
+    cdi_folders: tuple[str, ...] = ()
+    cdi_devices: tuple[str, ...] | None = None
+    clock_ahead: float = 0.0
+
+    @classmethod
+    def of(cls, answer: Any) -> EngineInfo:
+        """Raises ValueError if the answer is no object."""
+        value = _required_object(answer)
+        devices = value.get("DiscoveredDevices")
+        return cls(
+            id=_text(value.get("ID")),
+            version=_text(value.get("ServerVersion")),
+            root=_text(value.get("DockerRootDir")),
+            driver=_text(value.get("Driver")),
+            driver_status={_text(p[0]): _text(p[1]) for p in _list(value.get("DriverStatus")) if len(_list(p)) == 2},
+            security_options=_texts(value.get("SecurityOptions")),
+            cgroup_version=_text(value.get("CgroupVersion")),
+            limits_memory=value.get("MemoryLimit") is not False,
+            limits_processors=value.get("CPUSet") is True,
+            has_proxy=bool(value.get("HttpsProxy") or value.get("HttpProxy")),
+            mirrors=_texts(_object(value.get("RegistryConfig")).get("Mirrors")),
+            runtimes=tuple(_object(value.get("Runtimes"))),
+            cdi_folders=_texts(value.get("CDISpecDirs")),
+            cdi_devices=None if devices is None else tuple(_text(_object(d).get("ID")) for d in _list(devices)),
+            clock_ahead=_time(value.get("SystemTime")) - time.time(),
+        )
+
+    @property
+    def containerd(self) -> bool:
+        """Whether containerd keeps the images (Engine 23 and newer)."""
+        return any("io.containerd.snapshotter" in value for value in self.driver_status.values())
+
+    def has_option(self, option: str) -> bool:
+        """Whether one of its security options contains this text, such as `rootless` or `name=seccomp`."""
+        return any(option in entry for entry in self.security_options)
+
+
+@dataclass(frozen=True)
+class EngineVersion:
+    """An engine's versions and platform; `architecture` is Go's name, such as `amd64`."""
+
+    version: str = ""
+    api: str = ""
+    os: str = ""
+    architecture: str = ""
+    podman: bool = False
+
+    @classmethod
+    def of(cls, answer: Any) -> EngineVersion:
+        """Raises ValueError if the answer is no object."""
+        value = _required_object(answer)
+        components = (_text(_object(part).get("Name")) for part in _list(value.get("Components")))
+        return cls(
+            version=_text(value.get("Version")),
+            api=_text(value.get("ApiVersion")),
+            os=_text(value.get("Os")),
+            architecture=_text(value.get("Arch")),
+            podman=any("podman" in name.lower() for name in components),
+        )
+
+
+@dataclass(frozen=True)
+class TransferEvent:
+    """Progress of a pull or push: a layer's short ID, its new status, and bytes of `total`."""
+
+    layer: str
+    status: str
+    done: int = 0
+    total: int = 0
+
+    @classmethod
+    def of(cls, answer: Any) -> TransferEvent:
+        value = _object(answer)
+        detail = _object(value.get("progressDetail"))
+        layer, status = _text(value.get("id")), _text(value.get("status"))
+        return cls(layer, status, _number(detail.get("current")), _number(detail.get("total")))
+
+
+@dataclass(frozen=True)
 class ImageInfo:
     """An image. `names` are as Docker writes them, `layers` diff IDs from the base up, `created` is a Unix time.
 
@@ -105,7 +204,6 @@ class ContainerInfo:
         config, state = _object(value.get("Config")), value.get("State")
         names = (_text(value.get("Name")), *_texts(value.get("Names")))
         image = _text(value.get("ImageID")) or _text(value.get("Image"))
-        mounts = value.get("Mounts")
         return cls(
             id=_id_in(value),
             name=next((name.lstrip("/") for name in names if name), ""),
@@ -118,7 +216,7 @@ class ContainerInfo:
             config=config,
             mounts=tuple(
                 ContainerMount(_text(mount.get("Source")), _text(mount.get("Destination")), _text(mount.get("Name")))
-                for mount in map(_object, mounts if isinstance(mounts, list) else ())
+                for mount in map(_object, _list(value.get("Mounts")))
             ),
             execs=_texts(value.get("ExecIDs")),
         )
@@ -209,12 +307,22 @@ def _object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
+def _required_object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError("the engine reports nothing about itself")
+    return value
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
 def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
+    return tuple(text for text in _list(value) if isinstance(text, str))
 
 
 def _number(value: Any) -> int:

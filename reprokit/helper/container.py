@@ -248,7 +248,7 @@ def build_container(
     name = NAME + secrets.token_hex(6)
     with listening() as (path, control):
         sockets = {"control": str(path), **({"gateway": str(gateway)} if gateway else {})}
-        helper = program(str(engine.version().get("Arch", "")))
+        helper = program(engine.version().architecture)
         own = {"helper": str(helper), **sockets}
         engine.create_container(name, _configuration(image, own, settings or {}, mounts))
         with ExitStack() as stack:

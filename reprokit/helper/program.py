@@ -28,7 +28,7 @@ def program(architecture: str) -> Path:
 
 def helper_image(engine: Engine) -> str:
     """Load an image that contains only the helper; returns its ID. It is kept: equal bytes are the same image."""
-    architecture = str(engine.version().get("Arch", ""))
+    architecture = engine.version().architecture
     layer = tar_of({"helper": program(architecture).read_bytes()}, 0o755)
     configuration = {
         "architecture": architecture,

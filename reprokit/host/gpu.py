@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path, PurePath
 from typing import Any, Literal
@@ -198,22 +198,6 @@ def gpus(limit_s: float = SMI_S) -> list[Gpu]:
     except (OSError, subprocess.SubprocessError, Flood):
         return []
     return list(parse(lines_of(output)).known_gpus)
-
-
-def engine_devices(info: Mapping[str, Any], search: Callable[[list[str]], Iterable[str]]) -> tuple[str, ...]:
-    """The GPUs among an engine's CDI devices, such as `nvidia.com/gpu=0`, from its info.
-
-    For engines that list no devices, `search` gives the names in the CDI files of these folders of its machine. Engines
-    before 25, and later ones with CDI off, have no `CDISpecDirs`; those before 28.3 have no `DiscoveredDevices`.
-    """
-    folders = info.get("CDISpecDirs")
-    if not folders:
-        return ()
-    if (discovered := info.get("DiscoveredDevices")) is not None:
-        names: Iterable[str] = (str(device.get("ID", "")) for device in discovered)
-    else:
-        names = search([str(folder) for folder in folders])
-    return tuple(name for name in names if name.startswith(f"{CDI_KIND}="))
 
 
 def has_device_file() -> bool:

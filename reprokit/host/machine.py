@@ -8,9 +8,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 from reprokit.host import disk, gpu, mounts, workspace
 from reprokit.host.gpu import Gpu
@@ -45,13 +44,13 @@ class Machine:
         """The variables that commands may get: the proxies of that machine, and TERM of this terminal."""
         return os.environ
 
-    def cdi_devices(self, info: Mapping[str, Any]) -> tuple[str, ...]:
-        """The GPUs that the engine with this info can give to containers through CDI, such as `nvidia.com/gpu=0`."""
-        return gpu.engine_devices(info, gpu.cdi_devices)
+    def cdi_devices(self, folders: Iterable[str]) -> tuple[str, ...]:
+        """Names such as `nvidia.com/gpu=0` from the CDI files of these folders."""
+        return gpu.cdi_devices(folders)
 
-    def has_gpu(self, info: Mapping[str, Any]) -> bool:
-        """Whether a request for a GPU can succeed: a device file of a driver exists, or a CDI device."""
-        return gpu.has_device_file() or bool(self.cdi_devices(info))
+    def has_device_file(self) -> bool:
+        """Whether a driver's device file exists."""
+        return gpu.has_device_file()
 
     def gpus(self) -> list[Gpu]:
         return gpu.gpus()

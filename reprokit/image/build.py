@@ -64,7 +64,7 @@ def free_disk(engine: Engine, target: Target) -> int | None:
     """Free bytes on the engine's disk; None if unknown, or if the image is built already and needs no more."""
     if engine.image(image_name(target)) is not None:
         return None
-    return engine.host.disk_free_bytes(engine.info().get("DockerRootDir") or ENGINE_ROOT)
+    return engine.host.disk_free_bytes(engine.info().root or ENGINE_ROOT)
 
 
 def engine_errors_of(engine: Engine, target: Target, force: bool) -> list[str]:

@@ -94,7 +94,7 @@ class EntryList(Generic[E]):
 
 def engine_name(engine: Engine) -> str:
     """A name that distinguishes engines, whatever their address."""
-    return str(engine.info().get("ID") or engine.url)
+    return engine.info().id or engine.url
 
 
 def now() -> str:

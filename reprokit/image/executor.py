@@ -130,7 +130,7 @@ class Executor:
     def platform(self) -> dict[str, str]:
         """The predefined platform arguments: builds are for the engine's platform."""
         version = self.engine.version()
-        system, architecture = str(version.get("Os", "linux")), str(version.get("Arch", "amd64"))
+        system, architecture = version.os or "linux", version.architecture or "amd64"
         values = {"PLATFORM": f"{system}/{architecture}", "OS": system, "ARCH": architecture, "VARIANT": ""}
         return {f"{side}{name}": value for side in ("BUILD", "TARGET") for name, value in values.items()}
 

@@ -86,11 +86,11 @@ def check_host(engine: Engine, target: Target) -> None:
             engine.url,
             "run reprokit on that machine, or build there with `reprokit render` and `docker build`",
         )
-    info = engine.info()
-    free = disk.free_bytes(info.get("DockerRootDir") or disk.ENGINE_ROOT)
+    root = engine.info().root or disk.ENGINE_ROOT
+    free = disk.free_bytes(root)
     if free is not None and free < target.variant.requires.disk:
         notify(
-            f"disk space may run out below {info.get('DockerRootDir')}: {target.label} needs "
+            f"disk space may run out below {root}: {target.label} needs "
             f"{binary_size(target.variant.requires.disk)}, {binary_size(free)} free"
         )
 
@@ -195,7 +195,7 @@ class BuildRun:
             limits["NanoCpus"] = int(self.options.cpus * 10**9)
         processors = sorted(os.sched_getaffinity(0))
         jobs = jobs_of(os.environ.get("MAX_JOBS", ""), len(processors))
-        if jobs >= len(processors) or not self.engine.info().get("CPUSet"):
+        if jobs >= len(processors) or not self.engine.info().limits_processors:
             return limits
         text = f"building with {jobs} of {len(processors)} processors, as many compilers as fit into the memory"
         notify(text)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from reprokit import consent, paths
 from reprokit.display import ByteProgress, notify, progress
-from reprokit.engine import Engine, ImageInfo
+from reprokit.engine import Engine, ImageInfo, TransferEvent
 from reprokit.errors import ReprokitError, SourceError, UsageError, WorkFailed
 from reprokit.filelocks import file_lock
 from reprokit.formatting import counted
@@ -19,7 +18,6 @@ from reprokit.image import trust
 from reprokit.image.base.registries import registry_of
 from reprokit.image.labels import ImageLabels, kind_of_name
 from reprokit.image.lock.read import freshness
-from reprokit.oci.store import is_containerd
 from reprokit.recipe.find import Target, recipe_names
 from reprokit.recipe.find import target as find_target
 from reprokit.recipe.spelling import nearest
@@ -93,20 +91,17 @@ class TransferProgress:
         self.transferred: set[str] = set()
         self.digest = ""
 
-    def update(self, event: Mapping[str, Any]) -> None:
-        """One event of `Engine.push` or `Engine.pull`."""
-        layer, status = str(event.get("id", "")), str(event.get("status", ""))
+    def update(self, event: TransferEvent) -> None:
+        layer, status = event.layer, event.status
         if match := _PUSHED.search(status):
             self.digest = match[1]
         if status.startswith(_PRESENT):
             self.present.add(layer)
         elif status in _TRANSFERRED:
             self.transferred.add(layer)
-        detail = event.get("progressDetail") or {}
-        if status in ("Downloading", "Pushing") and detail.get("current"):
+        if status in ("Downloading", "Pushing") and event.done:
             # The engine only estimates the size of a layer that it compresses while sending.
-            done = int(detail["current"])
-            self._layers[layer] = done, max(done, int(detail.get("total") or 0))
+            self._layers[layer] = event.done, max(event.done, event.total)
             self._progress(sum(d for d, _ in self._layers.values()), sum(t for _, t in self._layers.values()))
 
     def described(self, verb: str) -> str:
@@ -209,7 +204,7 @@ def _require_blobs(engine: Engine, image: ImageInfo, name: str) -> None:
 
     Such a store does not pull the blob of a layer that it has unpacked from another blob (containerd `core/unpack`).
     """
-    if is_containerd(engine.info().get("DriverStatus")) and not engine.has_blobs(image.id):
+    if engine.info().containerd and not engine.has_blobs(image.id):
         hint = "remove the images that share its layers (`docker rmi`), and pull it again"
         raise WorkFailed(
             "the engine has layers of the image in another compression, and did not pull its own", name, hint
@@ -255,8 +250,7 @@ def _named(engine: Engine, image: str, reference: ImageReference) -> Iterator[No
 
 def _one_at_a_time(engine: Engine, work: str) -> AbstractContextManager[None]:
     """Lock this work for the user and the engine. Nodes that share the folder do not wait for each other."""
-    engine_id = str(engine.info().get("ID", ""))
-    file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{engine_id}") + ".lock")
+    file = paths.home() / "locks" / (re.sub(r"[^A-Za-z0-9.]+", "-", f"{work}-{engine.info().id}") + ".lock")
     return file_lock(file, f"another process does the same (`{work}`); waiting for it to end")
 
 

@@ -8,17 +8,17 @@ import shlex
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from reprokit.display import notify
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError
 from reprokit.formatting import size
-from reprokit.host.gpu import Gpu, devices_of, engine_devices
+from reprokit.host.gpu import Gpu, devices_of
 from reprokit.host.machine import Machine
 from reprokit.host.mounts import BindMount
 from reprokit.host.user import Caller
@@ -159,11 +159,19 @@ class Remote(Machine):
     def environment(self) -> Mapping[str, str]:
         return self.seen.proxies | {"TERM": os.environ.get("TERM", "")}
 
-    def cdi_devices(self, info: Mapping[str, Any]) -> tuple[str, ...]:
-        return engine_devices(info, self._cdi_devices)
+    def cdi_devices(self, folders: Iterable[str]) -> tuple[str, ...]:
+        answer = self.connection.run(_CDI_FILES.format(folders=" ".join(map(shlex.quote, folders)))).stdout
+        names: list[str] = []
+        for part in ("\n" + answer).split("\nreprokit:file ")[1:]:
+            file, _, text = part.partition("\n")
+            try:
+                names += devices_of(file, text)
+            except ValueError:
+                continue
+        return tuple(dict.fromkeys(names))
 
-    def has_gpu(self, info: Mapping[str, Any]) -> bool:
-        return bool(self.seen.devices or self.cdi_devices(info))
+    def has_device_file(self) -> bool:
+        return bool(self.seen.devices)
 
     def gpus(self) -> list[Gpu]:
         return list(self.seen.gpus)
@@ -204,17 +212,6 @@ class Remote(Machine):
 
     def mountinfo(self) -> str:
         return self.seen.mountinfo
-
-    def _cdi_devices(self, folders: list[str]) -> tuple[str, ...]:
-        answer = self.connection.run(_CDI_FILES.format(folders=" ".join(map(shlex.quote, folders)))).stdout
-        names: list[str] = []
-        for part in ("\n" + answer).split("\nreprokit:file ")[1:]:
-            file, _, text = part.partition("\n")
-            try:
-                names += devices_of(file, text)
-            except ValueError:
-                continue
-        return tuple(dict.fromkeys(names))
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator
 
 from reprokit.config.nodes import Node
-from reprokit.engine import ImageInfo
+from reprokit.engine import EngineInfo, EngineVersion, ImageInfo
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.host import gpu
 from reprokit.host.command import SAY, lines_of
@@ -254,10 +254,10 @@ def _parsed_inventory(output: str) -> Inventory:
     manifests = dict(filter(None, (_manifest(line) for line in others if line.startswith(_MANIFEST))))
     images = [validated(NodeImage, line) for line in others if not line.startswith(_MANIFEST)]
     LAYERS.check(max((len(image.layers) for image in images), default=0), "layers in an image")
-    version = parsed(engine)
-    form = form_of({"DriverStatus": parsed(status)}, version)
+    version = EngineVersion.of(parsed(engine))
+    form = form_of(EngineInfo.of({"DriverStatus": parsed(status)}), version)
     return Inventory(
-        version=str(version["Version"]),
+        version=version.version,
         storage=str(parsed(storage)),
         # Without the program zstd, an old engine gets layers in gzip.
         form=Form.GZIP if form is Form.PLAIN and parsed(zstd) is not True else form,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
-from reprokit.engine import Engine
+from reprokit.engine import Engine, EngineInfo, EngineVersion
 from reprokit.host.disk import ENGINE_HINT, require_space
 from reprokit.oci.layout import manifest_of
 from reprokit.oci.model import Image, digest_of
@@ -36,24 +35,14 @@ class Form(Enum):
         return digest_of(manifest_of(image)) if self is Form.BLOBS else image.id
 
 
-def is_containerd(driver_status: Iterable[Any] | None) -> bool:
-    """Whether containerd keeps the images, by `DriverStatus` of the engine's info (Engine 23 and newer)."""
-    return any("io.containerd.snapshotter" in str(value) for pair in driver_status or () for value in pair)
-
-
-def is_podman(version: Mapping[str, Any]) -> bool:
-    """Whether podman answers in place of Docker."""
-    return any("podman" in str(part.get("Name", "")).lower() for part in version.get("Components") or ())
-
-
-def form_of(info: Mapping[str, Any], version: Mapping[str, Any]) -> Form:
-    """The form for an engine with these answers of its API."""
-    if is_podman(version):
+def form_of(info: EngineInfo, version: EngineVersion) -> Form:
+    """The form for an engine."""
+    if version.podman:
         return Form.PLAIN
-    if is_containerd(info.get("DriverStatus")):
+    if info.containerd:
         return Form.BLOBS
     try:
-        api = tuple(int(part) for part in str(version.get("ApiVersion", "")).split("."))
+        api = tuple(int(part) for part in version.api.split("."))
     except ValueError:
         api = ()
     return Form.ZSTD if api >= _FIRST_WITH_ZSTD else Form.PLAIN
@@ -99,7 +88,7 @@ class ImageStore:
 
     def require_space(self, needed: int) -> None:
         """Raises EngineError if the engine's root folder is visible here and lacks `needed` bytes."""
-        root = Path(str(self.engine.info().get("DockerRootDir") or ""))
+        root = Path(self.engine.info().root)
         if self.engine.url.startswith("unix://") and root.is_absolute() and root.is_dir():
             require_space(needed, root, hint=ENGINE_HINT)
 

@@ -42,7 +42,7 @@ def py_spy(engine: Engine) -> bytes:
 
     store = Store()
     mirrors = Mirrors(store)
-    machine = MACHINES.get(str(engine.version().get("Arch")), "x86_64")
+    machine = MACHINES.get(engine.version().architecture, "x86_64")
     # The wheel's program suits every version of Python.
     (wheel,) = resolve_wheels(WheelRequest(("py-spy",), Platform("3.10", machine=machine)), mirrors)
     fetch_all([wheel.locked_input()], mirrors)

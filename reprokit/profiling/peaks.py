@@ -80,7 +80,7 @@ def processors(
 def compiled(engine: Engine, files: Mapping[str, bytes]) -> bytes:
     """Compile the loops on this machine, statically: the image may have an older C library. Raises WorkFailed."""
     compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
-    if compiler is None or MACHINES.get(str(engine.version().get("Arch"))) != platform.machine():
+    if compiler is None or MACHINES.get(engine.version().architecture) != platform.machine():
         raise WorkFailed(
             "measuring needs a C++ compiler, in the image or on this machine",
             hint="install the package `g++` here, or add it to the variant's `apt` list",

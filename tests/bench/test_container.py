@@ -13,6 +13,8 @@ from reprokit.bench.container import bench_name, gpus_for, hiding, machine_lock,
 from reprokit.bench.parameters import check_names, parameter
 from reprokit.container.execute import Completed
 from reprokit.display import reporting
+from reprokit.engine import EngineInfo
+from reprokit.engine.client import EngineClient
 from reprokit.errors import UsageError
 from reprokit.host import gpu as host_gpu
 from reprokit.host.machine import Machine
@@ -20,11 +22,9 @@ from reprokit.recipe.find import Target
 from reprokit.recipe.model import Benchmark, Recipe
 
 
-class Engine:
-    host = Machine()
-
-    def info(self) -> dict:
-        return {}
+class Engine(EngineClient):
+    def info(self) -> EngineInfo:
+        return EngineInfo()
 
 
 @pytest.mark.parametrize(
@@ -47,9 +47,9 @@ def test_a_container_gets_gpus_if_the_recipe_and_the_host_have_one_or_the_user_c
     recipe = Recipe.model_validate({"name": "gnn", "paper": paper, "variants": variants})
     target = Target(recipe, "v", Path("gnn.yaml"))
     monkeypatch.setattr(host_gpu, "has_device_file", lambda: present)
-    assert gpus_for(Engine(), target, option) == choice  # type: ignore[arg-type]
+    assert gpus_for(Engine(None), target, option) == choice  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="not a choice of GPUs"):
-        gpus_for(Engine(), target, "some")  # type: ignore[arg-type]
+        gpus_for(Engine(None), target, "some")  # type: ignore[arg-type]
 
 
 def test_values_of_an_environment_file_are_hidden_in_output_and_on_the_screen():

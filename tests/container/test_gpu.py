@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -87,8 +88,8 @@ def test_the_request_to_the_engine(engine, made, monkeypatch, gpus, reported: li
 def test_cdi_is_asked_by_device_names(engine, made, monkeypatch):
     create, bodies = engine.create_container, []
     monkeypatch.setattr(engine, "create_container", lambda name, body: bodies.append(body) or create(name, body))
-    devices = [{"Source": "cdi", "ID": f"nvidia.com/gpu={i}"} for i in ("0", "1", "all")]
-    info = {**engine.info(), "CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": devices}
+    devices = tuple(f"nvidia.com/gpu={i}" for i in ("0", "1", "all"))
+    info = replace(engine.info(), cdi_folders=("/etc/cdi",), cdi_devices=devices)
     monkeypatch.setattr(engine, "info", lambda: info)
     with pytest.raises(EngineError, match="GPUs"):
         ensure_running(engine, made, RunOptions(gpus="2"))

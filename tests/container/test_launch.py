@@ -7,6 +7,7 @@ from reprokit.container import gpu
 from reprokit.container.launch import IDLE, Start, create_body
 from reprokit.container.settings import ContainerSettings, Port, from_label
 from reprokit.container.user import Identity
+from reprokit.engine import EngineInfo
 from reprokit.host.mounts import BindMount
 
 START = Start("c", "faith", "cpu", "/workspace", "sha256:2", "sha256:1", {"A": "b=c"})
@@ -18,7 +19,8 @@ SETTINGS = ContainerSettings(
 WHO = Identity("1000:1001", ("44",), False)
 
 
-def body(settings: ContainerSettings = SETTINGS, who: Identity = WHO, **info: Any) -> dict[str, Any]:
+def body(settings: ContainerSettings = SETTINGS, who: Identity = WHO, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    info = EngineInfo(security_options=options)
     (rung,) = gpu.ladder(gpu.NONE, ())
     return create_body(START, settings, rung, who, 1000, (BindMount("/data", "/data", read_only=True),), info)
 
@@ -71,9 +73,9 @@ def test_host_network_takes_no_host_name_and_shifted_ids_are_switched_off():
 
 
 def test_selinux_relabels_nothing_and_capabilities_are_added_only_on_request():
-    host = body(SecurityOptions=["name=seccomp,profile=default", "name=selinux"])["HostConfig"]
+    host = body(options=("name=seccomp,profile=default", "name=selinux"))["HostConfig"]
     assert host["SecurityOpt"] == ["no-new-privileges", "label=disable"]
     (rung,) = gpu.ladder(gpu.NONE, ())
-    made = create_body(replace(START, capabilities=("SYS_ADMIN",)), SETTINGS, rung, WHO, 1000, (), {})
+    made = create_body(replace(START, capabilities=("SYS_ADMIN",)), SETTINGS, rung, WHO, 1000, (), EngineInfo())
     assert made["HostConfig"]["CapAdd"] == ["SYS_ADMIN"]
     assert made["HostConfig"]["SecurityOpt"] == ["no-new-privileges"]

@@ -121,7 +121,7 @@ def test_a_container_for_results_gets_gpus_once_the_host_has_some(engine, recipe
     monkeypatch.setattr(engine, "image", lambda name: None)
 
     def outdated(gpus: str | None, present: bool) -> bool:
-        monkeypatch.setattr(engine.host, "has_gpu", lambda info: present)
+        monkeypatch.setattr(engine, "has_gpu", lambda: present)
         return lifecycle._outdated(engine, optional, described, RunOptions(gpus=gpus, replace_stale=True))
 
     assert (outdated(None, False), outdated(None, True), outdated("none", True)) == (False, True, False)

@@ -11,7 +11,7 @@ from reprokit.container.lifecycle import ensure_running
 from reprokit.container.session import CallerVariables, caller_variables
 from reprokit.container.settings import RunOptions
 from reprokit.container.user import Identity, identity, is_root, named_groups, resolved, with_account
-from reprokit.engine import Engine
+from reprokit.engine import Engine, EngineInfo
 from reprokit.errors import UsageError
 from reprokit.host.user import Caller
 from reprokit.host.workspace import locate
@@ -24,15 +24,15 @@ ANA = Caller(1234, 1235, (1235, 44, 0, 998), "ana")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["name=seccomp,profile=default"], Identity("1234:1235", ("44", "998"), False)),
-        (["name=seccomp", "name=userns"], Identity("1234:1235", ("44", "998"), True)),
-        (["name=seccomp", "name=rootless"], Identity("0:0", (), False)),
-        (["name=seccomp,profile=default,rootless"], Identity("0:0", (), False)),
-        (None, Identity("1234:1235", ("44", "998"), False)),
+        (("name=seccomp,profile=default",), Identity("1234:1235", ("44", "998"), False)),
+        (("name=seccomp", "name=userns"), Identity("1234:1235", ("44", "998"), True)),
+        (("name=seccomp", "name=rootless"), Identity("0:0", (), False)),
+        (("name=seccomp,profile=default,rootless",), Identity("0:0", (), False)),
+        ((), Identity("1234:1235", ("44", "998"), False)),
     ],
 )
 def test_who_runs_in_the_container(options, expected):
-    assert identity(ANA, {"SecurityOptions": options}) == expected
+    assert identity(ANA, EngineInfo(security_options=options)) == expected
 
 
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nubuntu:x:1000:1000::/home/ubuntu:/bin/bash\n"

@@ -3,11 +3,24 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
-from reprokit.engine.info import ContainerInfo, ContainerMount, HistoryStep, ImageInfo, VolumeInfo
+from reprokit.engine.client import EngineClient
+from reprokit.engine.info import (
+    ContainerInfo,
+    ContainerMount,
+    EngineInfo,
+    EngineVersion,
+    HistoryStep,
+    ImageInfo,
+    TransferEvent,
+    VolumeInfo,
+)
 from reprokit.errors import EngineError
+from reprokit.host.machine import Machine
 
 NOTHING = [None, [], {}, "x", 7, [7], {"Labels": 7}, ["x", None], True]
 
@@ -40,6 +53,55 @@ def test_an_inspected_container_and_one_of_a_list_are_alike() -> None:
         assert container.created == pytest.approx(1796067072, abs=86400)
     assert (inspected.pid, inspected.execs, inspected.env) == (9, ("e",), {"A": "1=2"})
     assert (inspected.entrypoint, inspected.user, inspected.workdir) == (("/x",), "7", "/w")
+
+
+@pytest.mark.parametrize(
+    ("answer", "devices"),
+    [
+        ({}, ()),
+        ({"CDISpecDirs": []}, ()),
+        ({"CDISpecDirs": None, "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, ()),
+        ({"CDISpecDirs": ["/etc/cdi"]}, ("nvidia.com/gpu=7",)),
+        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]},
+         ("nvidia.com/gpu=0",)),
+        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"Source": "cdi", "ID": "other.com/x=0"}, 7]}, ()),
+        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": []}, ()),
+    ],
+)  # fmt: skip
+def test_cdi_counts_only_where_the_engine_has_it_on(answer: object, devices: tuple[str, ...]) -> None:
+    class Host(Machine):
+        def cdi_devices(self, folders: Iterable[str]) -> tuple[str, ...]:
+            return ("nvidia.com/gpu=7", "vendor.com/net=1")
+
+    client: Any = None
+    assert EngineClient(client, Host()).cdi_devices(EngineInfo.of(answer)) == devices
+
+
+def test_an_engine_reports_its_store_and_whether_it_is_podman() -> None:
+    containerd = EngineInfo.of({"DriverStatus": [["driver-type", "io.containerd.snapshotter.v1"]]})
+    assert containerd.containerd and not EngineInfo.of({"DriverStatus": [["Backing Filesystem", "extfs"]]}).containerd
+    assert EngineVersion.of({"Components": [{"Name": "Podman Engine"}], "Version": "4.3.1"}).podman
+    assert EngineVersion.of({"Components": [{"Name": "Engine"}], "Arch": "arm64"}) == EngineVersion(
+        architecture="arm64"
+    )
+
+
+@pytest.mark.parametrize("odd", NOTHING)
+def test_an_engines_report_has_only_texts(odd: object) -> None:
+    keys = (
+        "ID ServerVersion DockerRootDir Driver DriverStatus SecurityOptions CgroupVersion MemoryLimit RegistryConfig "
+        "Runtimes CDISpecDirs DiscoveredDevices SystemTime Version ApiVersion Os Arch Components progressDetail"
+    )
+    answer = dict.fromkeys(keys.split(), odd)
+    info, version = EngineInfo.of(answer), EngineVersion.of(answer)
+    texts = (info.id, info.version, info.root, info.driver, info.cgroup_version, version.version, version.api)
+    assert all(isinstance(text, str) for text in (*texts, *info.security_options, *info.mirrors, *info.cdi_folders))
+    assert (info.containerd, version.podman, info.limits_processors) == (False, False, False)
+    assert TransferEvent.of(odd) == TransferEvent("", "")
+    if not isinstance(odd, dict):
+        for kind in (EngineInfo, EngineVersion):
+            with pytest.raises(ValueError, match="nothing about itself"):
+                kind.of(odd)
 
 
 @pytest.mark.parametrize("odd", NOTHING)

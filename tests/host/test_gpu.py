@@ -13,23 +13,6 @@ from reprokit.host.gpu import Gpu, cdi_devices
 from tests.support.nvidia_smi import write_smi
 
 
-@pytest.mark.parametrize(
-    ("info", "found"),
-    [
-        ({}, ()),
-        ({"CDISpecDirs": []}, ()),
-        ({"CDISpecDirs": None, "DiscoveredDevices": [{"ID": "nvidia.com/gpu=0"}]}, ()),
-        ({"CDISpecDirs": ["/etc/cdi"]}, ("nvidia.com/gpu=7",)),
-        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"Source": "cdi", "ID": "nvidia.com/gpu=0"}]},
-         ("nvidia.com/gpu=0",)),
-        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": [{"Source": "cdi", "ID": "other.com/x=0"}]}, ()),
-        ({"CDISpecDirs": ["/etc/cdi"], "DiscoveredDevices": []}, ()),
-    ],
-)  # fmt: skip
-def test_cdi_counts_only_where_the_engine_has_it_on(info, found):
-    assert gpu.engine_devices(info, lambda folders: ("nvidia.com/gpu=7", "vendor.com/net=1")) == found
-
-
 def test_cdi_files_in_both_formats_and_broken_ones(tmp_path):
     (tmp_path / "a.yaml").write_text("kind: nvidia.com/gpu\ndevices: [{name: '0'}, {name: all}]\n")
     (tmp_path / "b.json").write_text(json.dumps({"kind": "vendor.com/net", "devices": [{"name": "eth"}]}))

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from reprokit.engine import EngineInfo
 from reprokit.errors import EngineError, WorkFailed
 from reprokit.image import made
 from reprokit.image.entries import EntryList
@@ -19,7 +20,7 @@ from reprokit.recipe.find import Target
 from tests.support.images import built
 from tests.support.names import unique
 
-NO_ENGINE = SimpleNamespace(images=lambda *_, **__: [], info=dict, url="here")
+NO_ENGINE = SimpleNamespace(images=lambda *_, **__: [], info=EngineInfo, url="here")
 TWO_STAGES = """\
 # block tool
 FROM ${BASE} AS tool

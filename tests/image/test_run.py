@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reprokit.engine import EngineInfo
 from reprokit.errors import EngineError, UsageError
 from reprokit.host import disk
 from reprokit.image.run import BuildOptions, check_host, check_options, jobs_of
@@ -41,7 +42,7 @@ def test_max_jobs_is_a_number(requested: str):
 def test_too_little_disk_space_is_reported_in_the_units_of_check(
     tmp_path, monkeypatch, free, warned, reported: list[str]
 ):
-    engine: Any = SimpleNamespace(url="unix:///engine.sock", info=lambda: {"DockerRootDir": "/engine"})
+    engine: Any = SimpleNamespace(url="unix:///engine.sock", info=lambda: EngineInfo(root="/engine"))
     monkeypatch.setattr(disk, "free_bytes", {"/engine": free}.__getitem__)
     check_host(engine, target(tmp_path, requires={"disk": "8GiB"}))
     line = "disk space may run out below /engine: paper:v needs 8.0 GiB, 1.5 GiB free"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.engine import Engine
+from reprokit.engine import Engine, TransferEvent
 from reprokit.nodes.registry import TransferProgress
 from tests.support.engines import NewDocker
 from tests.support.images import noise, tar_of
@@ -185,7 +185,7 @@ def test_a_driver_that_is_too_old_is_reported(registry, name: str, place: Path, 
 
 def test_an_index_of_several_architectures(engine: Engine, registry: Registry, name: str, call: Call, publish):
     entries = []
-    for machine in ("riscv64", engine.version()["Arch"]):
+    for machine in ("riscv64", engine.version().architecture):
         made, reference = publish()
         digest = reference.partition("@")[2]
         size = len(ask(registry, f"{name}/manifests/{digest}", MANIFEST))
@@ -283,5 +283,5 @@ def test_events_are_summed(events: list, layers: int, digest: str, progress: lis
     said = "1 layer sent, 1 already present" if layers else "0 layers sent, 0 already present"
     transfer = TransferProgress(lambda done, total: seen.append((done, total)))
     for event in events:
-        transfer.update(event)
+        transfer.update(TransferEvent.of(event))
     assert (transfer.described("sent"), transfer.digest, seen) == (said, digest, progress)

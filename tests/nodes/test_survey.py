@@ -72,7 +72,7 @@ def test_the_table(nodes: Cluster, recipe, locked, smi, tmp_path: Path, monkeypa
     done = run_verb("nodes", "--timeout", "60", "--json")
     assert done.returncode == 0, done.stderr
     lab1, lab2, far, way = json.loads(done.stdout)
-    assert (lab1["name"], lab1["engine"], lab1["nested"]) == ("lab1", one.engine().version()["Version"], False)
+    assert (lab1["name"], lab1["engine"], lab1["nested"]) == ("lab1", one.engine().version().version, False)
     assert lab1["gpus"] == [{"name": "NVIDIA GeForce RTX 3090", "compute_capability": "8.6"}] * 2
     assert lab1["driver"] == "535.54.03" and lab1["free"] > 1 << 20 and lab1["error"] is None
     mine = {(image["label"], image["freshness"]) for image in lab1["images"]}

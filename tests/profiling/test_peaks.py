@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from reprokit import cli
 from reprokit.container.execute import Completed
 from reprokit.container.lifecycle import ensure_running
+from reprokit.engine import EngineVersion
 from reprokit.errors import SourceError, WorkFailed
 from reprokit.host.mounts import BindMount
 from reprokit.profiling import peaks
@@ -61,8 +62,8 @@ class Stub:
     def put_archive(self, container: str, folder: str, tar: bytes) -> None:
         self.tars.append(tar)
 
-    def version(self) -> dict[str, str]:
-        return {"Arch": {"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()]}
+    def version(self) -> EngineVersion:
+        return EngineVersion(architecture={"x86_64": "amd64", "aarch64": "arm64"}[platform.machine()])
 
 
 def test_without_a_compiler_anywhere_the_package_is_named(monkeypatch):

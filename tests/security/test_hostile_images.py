@@ -147,7 +147,7 @@ def test_root_only_where_it_is_asked_for(engine, stranger, running):
     stranger.as_user(lambda own: ensure_running(own, made))
     time.sleep(0.5)
     assert loaded(stranger) == set()
-    idle = program(engine.version()["Arch"]).read_bytes()
+    idle = program(engine.version().architecture).read_bytes()
     with engine.archive(running, "/.reprokit-idle") as blocks:
         assert idle in b"".join(blocks or ())
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from reprokit.engine import Engine
+from reprokit.engine import Engine, EngineVersion
 from reprokit.errors import EngineError, ReprokitError
 from reprokit.image import build as build_module
 from reprokit.image.base.resolve import described
@@ -190,7 +190,7 @@ def test_without_a_closed_network_nothing_is_built(locked: Builds, engine: Engin
     if broken == "start":
         monkeypatch.setattr(Engine, "start", failing)
     else:
-        monkeypatch.setattr(Engine, "version", lambda self: {"Arch": "s390x"})
+        monkeypatch.setattr(Engine, "version", lambda self: EngineVersion(architecture="s390x"))
     with pytest.raises(EngineError) as error:
         locked("RUN true\n")
     assert error.value.exit_code == 3 and "\n" not in error.value.message

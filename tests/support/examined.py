@@ -10,6 +10,7 @@ from reprokit.doctor.checks import CHECKS
 from reprokit.doctor.examine import examine
 from reprokit.doctor.examined import Examined
 from reprokit.doctor.shell import LocalShell, Reported
+from reprokit.engine import EngineInfo, EngineVersion
 from reprokit.errors import EngineError
 from reprokit.recipe.find import Target
 from reprokit.recipe.model import Recipe
@@ -33,15 +34,14 @@ class PlainEngine:
 
     def __init__(self, info: Any = INFO, cdi: tuple[str, ...] = (), inside: str = "") -> None:
         self._info, self._cdi, self._inside = info, cdi, inside
-        self.host = self
 
-    def info(self) -> Any:
-        return self._info
+    def info(self) -> EngineInfo:
+        return EngineInfo.of(self._info)
 
-    def version(self) -> dict[str, Any]:
-        return {"ApiVersion": "1.43"}
+    def version(self) -> EngineVersion:
+        return EngineVersion(api="1.43")
 
-    def cdi_devices(self, info: Any) -> tuple[str, ...]:
+    def cdi_devices(self, info: EngineInfo) -> tuple[str, ...]:
         return tuple(self._cdi)
 
     def container(self, name: str) -> dict[str, Any] | None:

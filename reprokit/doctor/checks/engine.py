@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from reprokit.compat.model import Finding
 from reprokit.doctor.bounded import NoAnswer
-from reprokit.doctor.examined import Examined, NotAsked, pairs, text, texts
+from reprokit.doctor.examined import Examined, NotAsked
 from reprokit.doctor.findings import error, info, warning
 from reprokit.doctor.shell import clipped
 from reprokit.engine.failures import address, address_source, start_command
@@ -43,11 +43,9 @@ def reachable(host: Examined) -> Iterator[Finding]:
         remedy = "see its log (`journalctl -u docker`); is it a Docker Engine?"
         yield error("engine.info", subject, "an engine answers, but reports nothing about itself", remedy)
         return
-    api = text(engine.version().get("ApiVersion"))
-    version = text(engine_info.get("ServerVersion"))
+    api, version = clipped(engine.version().api), clipped(engine_info.version)
     source = "" if host.node else f", from {address_source()}"
-    rootless = any("rootless" in option for option in texts(engine_info.get("SecurityOptions")))
-    kind = "rootless" if rootless else "rootful"
+    kind = "rootless" if engine_info.has_option("rootless") else "rootful"
     yield info("engine", f"engine={version or '?'}", f"{kind}, API {api or '?'}, at {where}{source}")
     release = re.match(r"(\d{1,4})\.(\d{1,4})", version)
     if release and (int(release[1]), int(release[2])) < _OLDEST:
@@ -79,10 +77,9 @@ def _unreachable(host: Examined, where: str, reason: ReprokitError) -> Finding:
 def storage(host: Examined) -> Iterator[Finding]:
     """The storage driver, and the file system below it."""
     engine_info = host.info()
-    driver, status = text(engine_info.get("Driver")), pairs(engine_info.get("DriverStatus"))
+    driver, status, root = clipped(engine_info.driver), engine_info.driver_status, clipped(engine_info.root)
     subject = f"engine.storage={driver or '?'}"
-    file_system = status.get("Backing Filesystem", "")
-    root = text(engine_info.get("DockerRootDir"))
+    file_system = clipped(status.get("Backing Filesystem", ""))
     yield info("storage", subject, f"at {root or '?'}{f' on {file_system}' if file_system else ''}")
     if driver and driver not in _GOOD_STORAGE:
         reason = "later engines no longer have this storage driver"
@@ -99,12 +96,12 @@ def storage(host: Examined) -> Iterator[Finding]:
 def isolation(host: Examined) -> Iterator[Finding]:
     """Whether the engine can limit containers."""
     engine_info = host.info()
-    if engine_info.get("MemoryLimit") is False:
-        version = text(engine_info.get("CgroupVersion")) or "1"
+    if not engine_info.limits_memory:
+        version = clipped(engine_info.cgroup_version) or "1"
         reason = "the engine cannot limit a container's memory, so one that takes too much takes the machine down"
         remedy = "boot with the memory cgroup (`cgroup_enable=memory` on the kernel's command line), or use cgroup v2"
         yield warning("isolation.memory", f"engine.cgroup={version}", reason, remedy)
-    if not any("name=seccomp" in option for option in texts(engine_info.get("SecurityOptions"))):
+    if not engine_info.has_option("name=seccomp"):
         reason = "the engine runs containers without seccomp, so they may call more of the kernel"
         remedy = "use a kernel with CONFIG_SECCOMP, and remove `seccomp-profile` from /etc/docker/daemon.json"
         yield warning("isolation.seccomp", "engine.seccomp=none", reason, remedy)
@@ -112,9 +109,7 @@ def isolation(host: Examined) -> Iterator[Finding]:
 
 def registry(host: Examined) -> Iterator[Finding]:
     """The engine pulls images through a proxy of its own settings."""
-    engine_info = host.info()
-    proxy = engine_info.get("HttpsProxy") or engine_info.get("HttpProxy")
-    if not proxy and host.ask("env | grep -iE '^https?_proxy=.' | say proxy\n").first("proxy"):
+    if not host.info().has_proxy and host.ask("env | grep -iE '^https?_proxy=.' | say proxy\n").first("proxy"):
         reason = "this login uses a proxy and the engine does not: pulls fail if the proxy is the only way out"
         remedy = (
             "give the engine a proxy: HTTPS_PROXY in a drop-in of its service (`sudo systemctl edit docker`), then "

@@ -15,7 +15,7 @@ from reprokit.compat.model import Finding, KnownGpu
 from reprokit.compat.version import key
 from reprokit.container.gpu import ALL, TOOLKIT, ladder, no_gpu_error, refused
 from reprokit.doctor.bounded import Bounded, NoAnswer
-from reprokit.doctor.examined import Examined, text
+from reprokit.doctor.examined import Examined
 from reprokit.doctor.findings import error, info, unknown, warning
 from reprokit.doctor.gpus import SMI_S, GpuState
 from reprokit.doctor.shell import clipped
@@ -209,16 +209,15 @@ def toolkit(host: Examined) -> Iterator[Finding]:
         remedy = f"write them anew: `{_GENERATE}`"
         yield error("gpu_toolkit.stale", f"driver={state.driver}", reason, remedy, _GENERATE)
     engine_info = host.info()
-    cdi = host.engine().host.cdi_devices(engine_info)
+    cdi = host.engine().cdi_devices(engine_info)
     if not programs and cdi:
         yield info("gpu_toolkit", subject, "not needed: CDI files from elsewhere describe the GPUs")
     elif not programs:
         yield error("gpu_toolkit.missing", subject, "without it containers get no GPU", TOOLKIT)
-    runtimes = engine_info.get("Runtimes")
-    names = [text(name) for name in runtimes if "nvidia" in name] if isinstance(runtimes, dict) else []
+    names = [clipped(name) for name in engine_info.runtimes if "nvidia" in name]
     ways = [*(["CDI"] if cdi else []), *(f"runtime {name}" for name in names)]
     yield info("gpu_toolkit.engine", f"engine.gpu={', '.join(ways) or 'hook only'}", ", ".join(cdi))
-    if engine_info.get("CDISpecDirs") and not cdi and release:
+    if engine_info.cdi_folders and not cdi and release:
         reason = "the engine has CDI on, and no file describes this machine's GPUs"
         yield warning("gpu_toolkit.cdi", "engine.cdi=empty", reason, f"write one: `{_GENERATE}`", _GENERATE)
 
@@ -235,7 +234,7 @@ def container(host: Examined) -> Iterator[Finding]:
     engine = host.engine()
     _remove_stale(engine)
     refusal = ""
-    for rung in ladder(ALL, engine.host.cdi_devices(host.info())):
+    for rung in ladder(ALL, engine.cdi_devices(host.info())):
         try:
             yield from _judged(rung.name, _gpus_in_container(engine, list(rung.requests)), len(state.gpus))
             return

@@ -8,15 +8,15 @@ import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from functools import partial
 
 from reprokit import paths
 from reprokit.compat.model import Finding
 from reprokit.doctor.bounded import NoAnswer
-from reprokit.doctor.examined import Examined, NotAsked, text
+from reprokit.doctor.examined import Examined, NotAsked
 from reprokit.doctor.findings import error, info, unknown, warning
 from reprokit.doctor.gpus import GpuState
+from reprokit.doctor.shell import clipped
 from reprokit.formatting import binary_size
 from reprokit.host.disk import ENGINE_HINT, ENGINE_ROOT, STORE_HINT
 from reprokit.host.fit import recipe_findings
@@ -74,8 +74,8 @@ def recipe(host: Examined) -> Iterator[Finding]:
     if host.target is None:
         return
     try:
-        root = text(host.info().get("DockerRootDir"))
-        cdi = bool(host.engine().host.cdi_devices(host.info()))
+        root = clipped(host.info().root)
+        cdi = bool(host.engine().cdi_devices(host.info()))
     except NotAsked:
         root, cdi = "", False
     try:
@@ -142,7 +142,7 @@ def disk(host: Examined) -> Iterator[Finding]:
     """Free space and inodes of the folders of the engine, of reprokit and for temporary files."""
     folders = {} if host.node else {"store": str(paths.home()), "tmp": tempfile.gettempdir()}
     try:
-        root = text(host.info().get("DockerRootDir"))
+        root = clipped(host.info().root)
     except NotAsked:
         root = ""
     for use, folder in ({"engine": root, **folders} if root else folders).items():
@@ -237,12 +237,7 @@ def clock(host: Examined) -> Iterator[Finding]:
             ahead = there - before if there < before else max(0.0, there - time.time())
             yield from _ahead("clock", f"the clock of {host.node}", ahead)
         return
-    # Python 3.10 reads neither nanoseconds nor Z.
-    written = re.fullmatch(r"(.{19})(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text(host.info().get("SystemTime")))
-    if written:
-        zone = written[2].replace("Z", "+00:00")  # else the time zone of the engine's machine
-        engine = datetime.fromisoformat(written[1] + zone).timestamp()
-        yield from _ahead("clock.engine", "the engine's clock", engine - time.time())
+    yield from _ahead("clock.engine", "the engine's clock", host.info().clock_ahead)
 
 
 def _ahead(rule: str, whose: str, ahead_s: float) -> Iterator[Finding]:

@@ -104,7 +104,7 @@ def pulled(engine: Engine, reference: str, tried: list[str]) -> BaseImage | None
         fetched = f"{_repository(name.partition('@')[0])}@{digest}"
         done = 0
         for event in engine.pull(fetched):
-            if event.get("status") in ("Pull complete", "Already exists"):
+            if event.status in ("Pull complete", "Already exists"):
                 done += 1
                 notify(f"pulled {counted(done, 'layer')}")
         return _keep(engine, reference, fetched, place, digest)

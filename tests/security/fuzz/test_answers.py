@@ -102,7 +102,7 @@ def ask_node(output: str) -> None:
         lambda: remote_staging.prepare(connection, "s"),
         lambda: Remote(connection).gpus(),
         lambda: Remote(connection).disk_free_bytes("/"),
-        lambda: Remote(connection).cdi_devices({"CDISpecDirs": ["/etc/cdi"]}),
+        lambda: Remote(connection).cdi_devices(["/etc/cdi"]),
     ):
         with contextlib.suppress(ReprokitError):
             question()
