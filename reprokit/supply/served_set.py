@@ -14,9 +14,7 @@ class ServedSet:
     """Locked inputs by kind, all of them in the store.
 
     `blocks` lists, for each kind, the blocks that have their own set. Any other kind has one set, for the block named
-    after it.
-    For other kinds, the build requests the original addresses through the gateway. Wheels and git commits
-    are served always, even if there are none.
+    after it. For kinds that are not served, the build requests the original addresses through the gateway.
     """
 
     def __init__(self, blocks: Mapping[str, Collection[str]] = {}, **entries: Iterable[Any]) -> None:
@@ -39,6 +37,11 @@ class ServedSet:
         An address has a hash of the set alone, so equal sets give equal layers in all recipes.
         """
         return {name: server.address for name, server in self.servers.items() if server.address}
+
+    @property
+    def listed(self) -> dict[str, list[dict[str, Any]]]:
+        """The inputs as JSON, by kind."""
+        return {kind: [entry.model_dump(mode="json") for entry in entries] for kind, entries in self.entries.items()}
 
     @property
     def described(self) -> str:

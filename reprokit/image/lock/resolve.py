@@ -183,7 +183,7 @@ def lock(
     """
     before = recipe_lock(target)
     old = before.variants.get(target.variant_name)
-    freed = update_of([*update, *(["wheels"] if as_of else [])], target, old)
+    freed = update_of([*update, *(kind.name for kind in all_kinds() if as_of and kind.dated)], target, old)
     mirrors = Mirrors(Store(), indexes=target.variant.wheel_indexes)
     path = lock_path(target.path)
     with StepDisplay(sys.stderr):

@@ -12,6 +12,7 @@ from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.store import Store, key_of
 
 if TYPE_CHECKING:
+    from reprokit.compat.model import ResolvedVersion
     from reprokit.engine import Engine
     from reprokit.recipe.find import Target
     from reprokit.recipe.model import Variant
@@ -129,9 +130,9 @@ class SbomEntry:
 class Kind:
     """One kind of input, to be subclassed; methods that make no sense for a kind keep these defaults.
 
-    `name` is its section of the lock, `counted` the users' word for its entries. `always` is true if the gateway serves
-    it in builds without a lock too. `pins` are those that its packages meet. If `in_base`, it is resolved in the base
-    image. If `first`, it is resolved before the others, which can depend on its section.
+    `name` is its section of the lock, `counted` the users' word for its entries. If `always`, builds without a lock
+    have it too. `pins` are those that its packages meet. If `in_base`, it is resolved in the base image. If `first`, it
+    is resolved before the others, which can depend on its section. If `dated`, its sources list upload times.
     """
 
     name: str
@@ -140,6 +141,7 @@ class Kind:
     pins: tuple[str, ...] = ()
     in_base: bool = False
     first: bool = False
+    dated: bool = False
 
     def resolved_from(self, request: InputRequest) -> list[Any]:
         """Plain data that the section is resolved from: the section is stale when it changes."""
@@ -152,6 +154,14 @@ class Kind:
     def resolve(self, request: InputRequest, tools: Tools) -> Mapping[str, Any]:
         """The fields of the lock. Raises SourceError or UsageError naming what cannot be resolved."""
         raise NotImplementedError
+
+    def unlocked(self, request: InputRequest, mirrors: Mirrors) -> tuple[Any, ...]:
+        """The entries for a build without a lock, if `always`. Raises SourceError, UsageError."""
+        raise NotImplementedError
+
+    def versions(self, target: Target, lock: VariantLock | None, origin: str) -> Mapping[str, ResolvedVersion]:
+        """The versions by pin or project that the facts can judge; `lock` is None if its section is stale."""
+        return {}
 
     def kept(self, lock: VariantLock) -> Mapping[str, Any]:
         """This kind's fields of a lock, unchanged."""

@@ -280,6 +280,15 @@ def test_apt_packages_are_the_exact_versions_of_pins(tmp_path: Path):
     }  # fmt: skip
 
 
+def test_wheels_replace_packages_of_conda_and_these_the_bases_own(tmp_path: Path):
+    target = target_of(tmp_path, pins={"python": "3.12"})
+    more = {"channel": "conda-forge", "subdir": "linux-64", "build": "0", **FILE}
+    packages = {"python": "3.12.1", "numpy": "2.0.0"}
+    conda = tuple(CondaPackage(name=n, version=v, file=f"{n}-{v}.conda", **more) for n, v in packages.items())
+    written(target, apt=(deb("python3.12", "3.12.3-1"),), conda=conda, wheels=(wheel("numpy", "1.26.4"),))
+    assert versions(target) == {"python": "3.12.1", "numpy": "1.26.4"}
+
+
 def test_conda_has_matched_its_own_packages_but_not_wheels_beside_them(tmp_path: Path):
     """conda builds old packages for newer NumPys and Pythons; PyPI's wheels are as they are."""
 

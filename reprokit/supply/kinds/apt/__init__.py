@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from reprokit.compat.model import ResolvedVersion
+from reprokit.compat.version import begins
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntry, Tools, UpstreamChange
 from reprokit.supply.locked_input import LockedInput
 
 if TYPE_CHECKING:
+    from reprokit.recipe.find import Target
     from reprokit.recipe.model import Variant
     from reprokit.supply.lock.model import AptPackage, VariantLock
     from reprokit.supply.mirrors import Mirrors
+
+
+# Packages that a pin is about, and those that have its version in their names.
+_PINNED = {"cmake": "cmake", "nvidia-cuda-toolkit": "cuda"}
+_WITH_VERSION = re.compile(r"(gcc|clang|llvm|python)-?([0-9.]+)(?:-dev)?")
+# `1:14.0.6-12`, or Debian's CUDA: the compiler's version before that of the toolkit in `11.8.89~11.8.0-5~deb12u1`.
+_UPSTREAM = re.compile(r"(?:\d+:)?(?:[\d.]+~)?(\d+(?:\.\d+)*)")
 
 
 class Apt(Kind):
@@ -30,6 +41,17 @@ class Apt(Kind):
 
         packages, as_of = lock_apt(request.installs, tools, request.followed)
         return {"apt": packages, "apt_as_of": as_of}
+
+    def versions(self, target: Target, lock: VariantLock | None, origin: str) -> Mapping[str, ResolvedVersion]:
+        """Those of pinned programs; other packages may depend on other versions of the same program."""
+        pins, versions = target.variant.pins, {}
+        for package in lock.apt if lock else ():
+            name = _PINNED.get(package.name, "")
+            if match := _WITH_VERSION.fullmatch(package.name):
+                name = match[1] if begins(match[2], pins.get(match[1], "")) else ""
+            if name in pins and (upstream := _UPSTREAM.match(package.version)):
+                versions[name] = ResolvedVersion(upstream[1], origin)
+        return versions
 
     def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
         from reprokit.supply.kinds.apt.resolve import changed_apt

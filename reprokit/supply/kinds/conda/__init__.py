@@ -7,13 +7,18 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from reprokit.compat.model import ResolvedVersion
+from reprokit.compat.stack import of_project
+from reprokit.compat.version import parts
 from reprokit.config.templates import filled
+from reprokit.recipe.pin_names import PACKAGES
 from reprokit.supply.kinds.kind import InputRequest, InputServer, Kind, SbomEntry, Tools, content_key
 from reprokit.supply.locked_input import LockedInput
 from reprokit.supply.site import Content, Site
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
+    from reprokit.recipe.find import Target
     from reprokit.recipe.model import Variant
     from reprokit.supply.lock.model import CondaPackage, VariantLock
     from reprokit.supply.mirrors import Mirrors
@@ -22,6 +27,8 @@ if TYPE_CHECKING:
 PUBLIC_CHANNEL = "https://conda.anaconda.org/{channel}"
 _DEFAULTS = ("main", "r", "free")
 _PUBLIC_DEFAULTS = "https://repo.anaconda.com/pkgs/{channel}"
+# The facts are about wheels; other conda packages are built differently.
+_JUDGED = ("python", "numpy", *PACKAGES)
 
 
 class Conda(Kind):
@@ -44,6 +51,14 @@ class Conda(Kind):
             return {}
         channels, cuda = target.variant.conda_channels, target.variant.pins.get("cuda", "")
         return {"conda": lock_conda(target.conda, channels, cuda, request.platform, tools.mirrors)}
+
+    def versions(self, target: Target, lock: VariantLock | None, origin: str) -> Mapping[str, ResolvedVersion]:
+        versions = {}
+        for package in lock.conda if lock else ():
+            name = "python" if package.name == "python" else of_project(package.name)
+            if name in _JUDGED and parts(package.version):
+                versions[name] = ResolvedVersion(package.version, origin, matched=True)
+        return versions
 
     def locations(self, locked: LockedInput, mirrors: Mirrors) -> Iterable[str]:
         channels = channel_urls(mirrors.configuration.of("conda"), locked.fields["channel"])

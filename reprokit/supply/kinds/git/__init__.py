@@ -34,6 +34,11 @@ class Git(Kind):
         target, refs = request.target, refs_of(request.old.git) if request.old else {}
         return {"git": lock_commits(target.variant.sources, target.requirements, refs, tools.mirrors)}
 
+    def unlocked(self, request: InputRequest, mirrors: Mirrors) -> tuple[GitCommit, ...]:
+        from reprokit.supply.kinds.git.resolve import lock_commits
+
+        return lock_commits(request.target.variant.sources, request.target.requirements, {}, mirrors)
+
     def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
         from reprokit.supply.kinds.git.resolve import changed_commits
 

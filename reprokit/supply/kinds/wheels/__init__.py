@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from packaging.utils import canonicalize_name
 
+from reprokit.compat.stack import resolved_wheels, stated_wheels
 from reprokit.recipe.uses import project_name
 from reprokit.supply.kinds.kind import (
     InputRequest,
@@ -27,6 +28,8 @@ from reprokit.supply.site import Content, Site
 from reprokit.supply.store import Store
 
 if TYPE_CHECKING:
+    from reprokit.compat.model import ResolvedVersion
+    from reprokit.recipe.find import Target
     from reprokit.supply.kinds.wheels.platform import WheelRequest
     from reprokit.supply.lock.model import Distribution, VariantLock
     from reprokit.supply.mirrors import Mirrors
@@ -61,6 +64,25 @@ class Wheels(Kind):
             sets[block] = wheels_within_facts(request.target.variant, required, resolve)
         return {"wheels": merged(sets)}
 
+    def unlocked(self, request: InputRequest, mirrors: Mirrors) -> tuple[Distribution, ...]:
+        from reprokit.supply.kinds.wheels.resolve import merged, resolve_wheels, wheels_within_facts
+
+        variant, resolve = request.target.variant, partial(resolve_wheels, mirrors=mirrors)
+        requests = requests_of(request).items()
+        return merged({block: wheels_within_facts(variant, required, resolve) for block, required in requests})
+
+    def versions(self, target: Target, lock: VariantLock | None, origin: str) -> Mapping[str, ResolvedVersion]:
+        """The exact versions of the recipe, those of the lock for others."""
+        stated = stated_wheels(requirement.text for requirement in target.wheels)
+        if lock is None:
+            return stated
+        from reprokit.supply.kinds.wheels.resolve import installed
+
+        # The block wheels comes last and replaces packages that other blocks install.
+        wheels = sorted(lock.wheels, key=lambda wheel: "wheels" in wheel.blocks)
+        locked = resolved_wheels(installed(wheels), origin)
+        return {name: stated.get(name, version) for name, version in locked.items()}
+
     def upstream_changes(self, request: InputRequest, tools: Tools, lock: VariantLock) -> Iterable[UpstreamChange]:
         from reprokit.supply.kinds.wheels.resolve import changed_wheels
 
@@ -82,7 +104,7 @@ class Wheels(Kind):
         return package_index(entries)
 
 
-KIND = Wheels("wheels", "wheels", always=True)
+KIND = Wheels("wheels", "wheels", always=True, dated=True)
 
 
 def requests_of(request: InputRequest) -> dict[str, WheelRequest]:
