@@ -61,17 +61,17 @@ def _line_end(text: bytes, start: int, most: int) -> int:
 
 def _pieces(log: IO[bytes]) -> Iterator[bytes]:
     """Complete lines in pieces of about SIZE bytes; a longer line is cut."""
-    rest = b""
+    partial = b""
     while block := log.read(SIZE):
-        block = rest + block
+        block = partial + block
         cut = block.rfind(b"\n") + 1
         if not cut and len(block) >= SIZE:
             cut = len(block)
         if cut:
             yield block[:cut]
-        rest = block[cut:]
-    if rest:
-        yield rest
+        partial = block[cut:]
+    if partial:
+        yield partial
 
 
 def _plain(piece: bytes) -> bytes:
@@ -110,5 +110,5 @@ def _decoded(match: re.Match[bytes]) -> bytes:
 
 
 def _character(match: re.Match[bytes]) -> bytes:
-    found = chr(int(match[1], 16))
-    return b"\r" if found in "\r\n" else found.encode("utf-8", "replace")
+    character = chr(int(match[1], 16))
+    return b"\r" if character in "\r\n" else character.encode("utf-8", "replace")

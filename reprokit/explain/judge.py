@@ -166,51 +166,52 @@ def _with_history(cause: Cause, pins: Mapping[str, str], named: set[str]) -> Cau
     return cause._replace(cause=sentence, remedy=span.remedy(version), recipe_change=[change])
 
 
-def _succeeded(found: Scan, rules: Matcher) -> bool:
-    if any(rules.rules[name].silent for name in found.rules):
+def _succeeded(scanned: Scan, rules: Matcher) -> bool:
+    if any(rules.rules[name].silent for name in scanned.rules):
         return False
-    hits = [(rules.rules[name], hit) for name, hit in found.rules.items() if hit.excused != hit.last]
+    hits = [(rules.rules[name], hit) for name, hit in scanned.rules.items() if hit.excused != hit.last]
     fatal = [
         hit.last
         for rule, hit in hits
         if not rule.survivable
         and not WARNING.search(hit.text)
         and not _LEVEL_W.search(hit.text)
-        and found.lines - hit.last < _LONG_AFTER
-        and not _worked_after(found, hit.last)
+        and scanned.lines - hit.last < _LONG_AFTER
+        and not _worked_after(scanned, hit.last)
     ]
-    failure = max([found.signs.get("failure", 0), *fatal])
-    success = found.signs.get("success", 0)
+    failure = max([scanned.signs.get("failure", 0), *fatal])
+    success = scanned.signs.get("success", 0)
     if not failure:
-        success = max(success, found.signs.get("progress", 0))
+        success = max(success, scanned.signs.get("progress", 0))
         # Errors of an unknown kind, and those that tools survive, count if the log ends soon after them.
-        words = [hit.line for hit in found.complaints if found.lines - hit.line < LAST_WORDS]
-        last = max([found.signs.get("error", 0), *words, *(hit.last for _, hit in hits)])
-        went_on = max(success, found.went_on) > last or _worked_after(found, last)
-        return last == 0 or went_on or found.lines - last > _AT_END
-    last = max(failure, found.signs.get("error", 0))
-    only_raised = found.signs.get("failure") == found.signs.get("traceback")  # a program may catch and log an exception
-    return success > last or (only_raised and _worked_after(found, last))
+        words = [hit.line for hit in scanned.complaints if scanned.lines - hit.line < LAST_WORDS]
+        last = max([scanned.signs.get("error", 0), *words, *(hit.last for _, hit in hits)])
+        went_on = max(success, scanned.went_on) > last or _worked_after(scanned, last)
+        return last == 0 or went_on or scanned.lines - last > _AT_END
+    last = max(failure, scanned.signs.get("error", 0))
+    # A program may catch and log an exception.
+    only_raised = scanned.signs.get("failure") == scanned.signs.get("traceback")
+    return success > last or (only_raised and _worked_after(scanned, last))
 
 
-def _worked_after(found: Scan, line: int) -> bool:
-    return sum(result > line for result in found.results) >= _RESULTS
+def _worked_after(scanned: Scan, line: int) -> bool:
+    return sum(result > line for result in scanned.results) >= _RESULTS
 
 
-def _causes(found: Scan, rules: Matcher) -> list[Cause]:
-    known = [(rule, found.rules[name]) for name, rule in rules.rules.items() if name in found.rules]
-    ranked = [(_rank(rule, hit, known, found), hit.line, rule, hit) for rule, hit in known]
+def _causes(scanned: Scan, rules: Matcher) -> list[Cause]:
+    hits = [(rule, scanned.rules[name]) for name, rule in rules.rules.items() if name in scanned.rules]
+    ranked = [(_rank(rule, hit, hits, scanned), hit.line, rule, hit) for rule, hit in hits]
     ranked.sort(key=lambda entry: (_CLAIMS.index(entry[2].kind), entry[0], -entry[3].length))
     best: dict[int, tuple[int, int, LogRule, Hit]] = {}
     for entry in ranked:
         best.setdefault(entry[1], entry)  # of several rules that know a line: the most exact kind, the longest match
     ordered = [(rank, line, _cause(rule, hit, rank)) for rank, line, rule, hit in best.values()]
-    unknown = [hit for hit in found.errors if hit.line not in best]
+    unknown = [hit for hit in scanned.errors if hit.line not in best]
     unknown.sort(key=lambda hit: hit.excused == hit.last)
     if raised := [hit for hit in unknown if "class" in hit.values]:
         ordered.append((KINDS.index("wording"), raised[0].line, _raised(rules, *raised[:2])))
     if not unknown and all(rank == KINDS.index("symptom") for rank, _, _ in ordered):
-        unknown = [hit for hit in found.complaints if hit.line not in best]
+        unknown = [hit for hit in scanned.complaints if hit.line not in best]
     least = 0  # of errors that no rule knows the first stands first
     for hit in [hit for hit in unknown[:_UNKNOWN] if hit not in raised[:2]]:
         said = _unexplained(hit, rules)
@@ -222,15 +223,15 @@ def _causes(found: Scan, rules: Matcher) -> list[Cause]:
     return [cause for _, _, cause in sorted(ordered, key=lambda entry: entry[:2])][:_MOST]
 
 
-def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan) -> int:
+def _rank(rule: LogRule, hit: Hit, hits: list[tuple[LogRule, Hit]], scanned: Scan) -> int:
     """The position in `KINDS`. What was survived ranks below what came after it."""
     rank = KINDS.index(rule.kind)
     if rule.silent:
         return rank
-    end = max(found.signs.get("failure", 0), found.signs.get("error", 0)) or found.lines
+    end = max(scanned.signs.get("failure", 0), scanned.signs.get("error", 0)) or scanned.lines
     later = [
         other_rule.kind
-        for other_rule, other in known
+        for other_rule, other in hits
         if other.line > hit.last
         and other.excused != other.last
         and not other_rule.survivable
@@ -241,18 +242,18 @@ def _rank(rule: LogRule, hit: Hit, known: list[tuple[LogRule, Hit]], found: Scan
     long_ago = (
         rule.survivable or hit.excused == hit.last
     ) and end - hit.last > NEAR  # lines before the log ends, or says that it failed
-    after = bool(later) or any(error.line > hit.last for error in found.errors)
+    after = bool(later) or any(error.line > hit.last for error in scanned.errors)
     warned = after and warns(rule, hit.text)
     survived = overtaken or long_ago or warned
-    stepped_over = rule.kind != "symptom" and found.signs.get("success", 0) > hit.last and not _beside(known, found)
+    stepped_over = rule.kind != "symptom" and scanned.signs.get("success", 0) > hit.last and not _beside(hits, scanned)
     return KINDS.index("symptom") if survived or stepped_over else rank
 
 
-def _beside(known: list[tuple[LogRule, Hit]], found: Scan) -> bool:
+def _beside(hits: list[tuple[LogRule, Hit]], scanned: Scan) -> bool:
     """Whether the last success was that of a part beside what failed: only the failure itself follows it."""
-    success = found.signs.get("success", 0)
-    errors = [hit.last for rule, hit in known if rule.kind != "symptom"] + [hit.line for hit in found.errors]
-    return found.signs.get("failure", 0) > success >= max(errors, default=0)
+    success = scanned.signs.get("success", 0)
+    errors = [hit.last for rule, hit in hits if rule.kind != "symptom"] + [hit.line for hit in scanned.errors]
+    return scanned.signs.get("failure", 0) > success >= max(errors, default=0)
 
 
 def _cause(rule: LogRule, hit: Hit, rank: int) -> Cause:
@@ -288,7 +289,7 @@ def _reason(hit: Hit) -> str:
     below = [unstamped(text) for line, text in hit.context if line > hit.line]
     below = [text for text in below if text]
     following = below[0] if below else ""
-    chain = [found["why"] for found in takewhile(bool, map(_BELOW.match, below)) if found]
+    chain = [match["why"] for match in takewhile(bool, map(_BELOW.match, below)) if match]
     if chain:  # each line gives the reason of the one before
         return shortened(chain[-1], _QUOTED)
     announced = hit.text.endswith(":") and not hit.text.endswith("(most recent call last):")
@@ -298,8 +299,8 @@ def _reason(hit: Hit) -> str:
 
 def _hint(hit: Hit) -> str:
     """What a tool advises, or found instead, on the lines below its error."""
-    found = [match["why"] for line, text in hit.context if line > hit.line and (match := _HINT.match(unstamped(text)))]
-    return shortened(found[0], 2 * _QUOTED) if found else ""
+    hints = [match["why"] for line, text in hit.context if line > hit.line and (match := _HINT.match(unstamped(text)))]
+    return shortened(hints[0], 2 * _QUOTED) if hints else ""
 
 
 def _raised(rules: Matcher, hit: Hit, chained: Hit | None = None) -> Cause:
@@ -337,8 +338,8 @@ def _unexplained(hit: Hit, rules: Matcher) -> Cause:
     """An error that no rule knows: what its usual words mean, where it has any."""
     said = _LEVEL.sub("", hit.text) or hit.text
     why = _reason(hit)
-    if found := _usual_words(f"{said} {why}" if why else said, rules):
-        rule, values = found
+    if usual := _usual_words(f"{said} {why}" if why else said, rules):
+        rule, values = usual
         return _cause(rule, replace(hit, values=values), KINDS.index(rule.kind))
     cause = f"{_UNEXPLAINED}: {hit.text}" + (f" {why}" if why else "")
     return Cause("unexplained", "unexplained", hit.line, hit.text, cause, _LOOK, [], hit.context)

@@ -36,13 +36,13 @@ def literals(pattern: str) -> list[FixedText]:
         if _OTHER_FLAGS.match(pattern, at) or pattern.startswith("\\Q", at):
             raise ValueError(f"flags other than a leading (?i), or \\Q, at {pattern[at:]!r}")
         at += step(pattern, at)
-    found = []
+    fixed_texts = []
     for alternative in _alternatives(pattern):
         texts = _texts(alternative)
         if not texts:
             raise ValueError(f"no fixed text of {SHORTEST} characters in {alternative!r}")
-        found += [FixedText(text, fold) for text in texts]
-    return found
+        fixed_texts += [FixedText(text, fold) for text in texts]
+    return fixed_texts
 
 
 def _texts(alternative: str) -> list[str]:

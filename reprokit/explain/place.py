@@ -55,10 +55,10 @@ def unknown_prefix(block: LogBlock) -> re.Pattern[bytes] | None:
     rows = block.text[max(block.start, block.end - LONGEST) : block.end].rstrip(b"\n").split(b"\n")[1:]
     rows = rows[-_LEARNT_FROM:]
     alike = [_DIGITS.sub(b"0", row[:_LONGEST_PREFIX]) for row in rows]
-    found = _TO_BOUNDARY.match(commonprefix(alike) or b"")  # noqa: RUF071 - of texts, not of paths
-    if found is None or len({*alike}) < 3 or _prefix(rows[-1]) >= found.end():
+    boundary = _TO_BOUNDARY.match(commonprefix(alike) or b"")  # noqa: RUF071 - of texts, not of paths
+    if boundary is None or len({*alike}) < 3 or _prefix(rows[-1]) >= boundary.end():
         return None
-    return re.compile(re.escape(found[0]).replace(b"0", rb"\d+"))
+    return re.compile(re.escape(boundary[0]).replace(b"0", rb"\d+"))
 
 
 @dataclass(frozen=True)
@@ -85,10 +85,10 @@ class Place:
     def bare(self) -> bytes:
         """The text without an unknown tool's prefix, too."""
         part = self.block.text[self.start : self.end]
-        found = self.before.match(part) if self.before else None
-        if not found:
+        prefix = self.before.match(part) if self.before else None
+        if not prefix:
             return self.text
-        part = part[found.end() :]
+        part = part[prefix.end() :]
         return part[_prefix(part) :].rstrip()
 
     def around(self, lines: int) -> bytes:
@@ -105,7 +105,7 @@ class Place:
         part: bytes = text[start + 1 if start > 0 else 0 : end]
         rows = [*map(_parts, part.split(b"\n"))]
         if self.before:
-            rows += [b"", *(row[found.end() :] for row in rows if (found := self.before.match(row)))]
+            rows += [b"", *(row[prefix.end() :] for row in rows if (prefix := self.before.match(row)))]
         return _STAMP.sub(b"", b"\n".join(rows))
 
     def context(self) -> list[tuple[int, str]]:

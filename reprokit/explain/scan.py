@@ -77,22 +77,22 @@ class Scan:
 
 def scan(log: IO[bytes], matcher: Matcher, good: frozenset[bytes] = frozenset()) -> Scan:
     """Examine the suspicious lines of a log. Memory does not grow with the log."""
-    found = Scan(good=good)
+    scanned = Scan(good=good)
     for block in blocks(log):
-        if found.examined < MOST or block.last:
-            _examine(block, matcher, found)
-        if good and found.new is None:
-            found.new = _first_new(block, good)
+        if scanned.examined < MOST or block.last:
+            _examine(block, matcher, scanned)
+        if good and scanned.new is None:
+            scanned.new = _first_new(block, good)
         if block.line == 1:
-            found.versions = versions(block.text[:_AT_AN_END], 1)
+            scanned.versions = versions(block.text[:_AT_AN_END], 1)
         if block.last:
             cut = max(0, len(block.text) - _AT_AN_END)
             at_end = versions(block.text[cut:], block.line + block.text.count(b"\n", 0, cut))
-            found.versions = first_of_each([*found.versions, *at_end])
-            found.lines = block.line + block.text.count(b"\n") - block.text.endswith(b"\n")
-            found.tail = _tail(block)
-            found.complaints = _complaints(block, matcher, found)
-    return found
+            scanned.versions = first_of_each([*scanned.versions, *at_end])
+            scanned.lines = block.line + block.text.count(b"\n") - block.text.endswith(b"\n")
+            scanned.tail = _tail(block)
+            scanned.complaints = _complaints(block, matcher, scanned)
+    return scanned
 
 
 def _first_new(block: LogBlock, good: frozenset[bytes]) -> tuple[int, str] | None:
@@ -103,104 +103,104 @@ def _first_new(block: LogBlock, good: frozenset[bytes]) -> tuple[int, str] | Non
     return None
 
 
-def _examine(block: LogBlock, matcher: Matcher, found: Scan) -> None:
+def _examine(block: LogBlock, matcher: Matcher, scanned: Scan) -> None:
     position, counted, line = block.start, 0, block.line
-    limit, prefix = found.examined + MOST, unknown_prefix(block)
-    while position < block.end and found.examined < limit:
+    limit, prefix = scanned.examined + MOST, unknown_prefix(block)
+    while position < block.end and scanned.examined < limit:
         match = matcher.prefilter.search(block.text, position, block.end)
         if match is None:
             return
-        found.examined += 1
+        scanned.examined += 1
         start, end = part_of_line(block.text, match.start(), match.end())
         line += block.text.count(b"\n", counted, start)
         counted = start
         place = Place(block, start, end, line, prefix)
         position = max(end, match.end())
-        if place.is_command or (found.good and normalised(block.text[start:end]) in found.good):
+        if place.is_command or (scanned.good and normalised(block.text[start:end]) in scanned.good):
             continue
         # A builder's prefix hides how a line begins.
         forms = {block.text[start:end].rstrip(), place.text, place.bare}
         numbers = sorted({number for form in forms for number in matcher.search(form)})
         if numbers:
-            _record(found, matcher, numbers, place)
+            _record(scanned, matcher, numbers, place)
 
 
-def _record(found: Scan, matcher: Matcher, numbers: list[int], place: Place) -> None:
+def _record(scanned: Scan, matcher: Matcher, numbers: list[int], place: Place) -> None:
     owners: dict[Any, list[int]] = {}
     for number in numbers:
         owner = matcher.owners[number]
         owners.setdefault(owner if isinstance(owner, str) else owner.id, []).append(number)
     if "harmless" in owners:  # but a loss that is NaN is reported at the level of information
         owners = {name: own for name, own in owners.items() if name in matcher.rules and matcher.rules[name].silent}
-    if place.line <= found.ignored:
+    if place.line <= scanned.ignored:
         return
     ignored = _ENDS_NOTHING.search(place.block.text, max(0, place.start - 200), place.start)
     if "traceback" in owners:
         if ignored:
             end = raised(place.block.text, place.start)
             length = place.block.text.count(b"\n", place.start, end.start) if end else 0
-            found.ignored = place.line + length
+            scanned.ignored = place.line + length
             return
-        found.signs["failure"] = found.signs["traceback"] = place.line
-        _raise(found, place)
+        scanned.signs["failure"] = scanned.signs["traceback"] = place.line
+        _raise(scanned, place)
     elif ignored and exception(place.text):  # without a traceback
         return
     if "step" in owners:
-        found.rules.clear()
-        found.errors.clear()
-        found.signs.clear()
+        scanned.rules.clear()
+        scanned.errors.clear()
+        scanned.signs.clear()
         return
-    known = False
+    explained = False
     for owner, own in owners.items():
         if owner in matcher.rules:
             if matcher.rules[owner].kind == "meaning":
                 continue
-            known |= _match(found, matcher, matcher.rules[owner], min(own), place)
+            explained |= _match(scanned, matcher, matcher.rules[owner], min(own), place)
         elif owner == "survived":
-            _excuse(found, place.line)
+            _excuse(scanned, place.line)
         elif owner not in ("error", "traceback"):
-            found.signs[owner] = place.line
+            scanned.signs[owner] = place.line
     if "error" in owners:
-        found.signs["error"] = place.line
-        if not known:
-            _add(found, _hit(place, _shown_values(exception(place.text))))
+        scanned.signs["error"] = place.line
+        if not explained:
+            _add(scanned, _hit(place, _shown_values(exception(place.text))))
 
 
-def _add(found: Scan, error: Hit) -> None:
+def _add(scanned: Scan, error: Hit) -> None:
     """An error of an unknown kind. What came long before it, or before a success, was survived."""
-    last = found.errors[-1].line if found.errors else error.line
-    if error.line - last > NEAR or last < found.signs.get("success", 0) < error.line:
-        found.errors.clear()
-    if (error.line != last and len(found.errors) < _MOST_ERRORS) or not found.errors:
-        found.errors.append(error)
+    last = scanned.errors[-1].line if scanned.errors else error.line
+    if error.line - last > NEAR or last < scanned.signs.get("success", 0) < error.line:
+        scanned.errors.clear()
+    if (error.line != last and len(scanned.errors) < _MOST_ERRORS) or not scanned.errors:
+        scanned.errors.append(error)
 
 
-def _raise(found: Scan, place: Place) -> None:
+def _raise(scanned: Scan, place: Place) -> None:
     """The exception at the end of a traceback, whatever its class."""
     block = place.block
     end = raised(block.text, place.start)
     if end is not None:
         line = place.line + block.text.count(b"\n", place.start, end.start)
-        _add(found, _hit(Place(block, end.start, end.end, line), _shown_values(end.values)))
+        _add(scanned, _hit(Place(block, end.start, end.end, line), _shown_values(end.values)))
 
 
 def _shown_values(values: dict[str, bytes]) -> dict[str, str]:
     return {name: readable(value, _VALUE) for name, value in values.items() if value}
 
 
-def _excuse(found: Scan, line: int) -> None:
+def _excuse(scanned: Scan, line: int) -> None:
     """The tool went on: what failed just before did not end it."""
-    for hit in (*found.rules.values(), *found.errors):
+    for hit in (*scanned.rules.values(), *scanned.errors):
         if 0 < line - hit.last <= _EXCUSED:
             hit.excused = hit.last
-    if line - found.signs.get("error", line) <= _EXCUSED:
-        found.signs.pop("error", None)
+    if line - scanned.signs.get("error", line) <= _EXCUSED:
+        scanned.signs.pop("error", None)
 
 
-def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Place) -> bool:
-    hit = found.rules.get(rule.id)
-    found.tried[rule.id] = found.tried.get(rule.id, 0) + 1
-    if found.tried[rule.id] > _MOST_A_RULE:
+def _match(scanned: Scan, matcher: Matcher, rule: LogRule, number: int, place: Place) -> bool:
+    hit = scanned.rules.get(rule.id)
+    scanned.tried[rule.id] = scanned.tried.get(rule.id, 0) + 1
+    if scanned.tried[rule.id] > _MOST_A_RULE:
         if hit is not None:
             hit.last = place.line
         return hit is not None
@@ -222,7 +222,7 @@ def _match(found: Scan, matcher: Matcher, rule: LogRule, number: int, place: Pla
     match = as_written or next(filter(None, (_search(pattern, form) for form in forms)), None)
     before = replaced.values if replaced else {}
     values = {**before, **(_values(near) if near else {}), **(_values(match) if match else {})}
-    found.rules[rule.id] = hit = _hit(place, values)
+    scanned.rules[rule.id] = hit = _hit(place, values)
     hit.length = len(match[0]) - (0 if as_written else LONGEST) if match else -LONGEST
     return True
 
@@ -254,7 +254,7 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
     start = len(text)
     for _ in range(ending.WINDOW):
         start = text.rfind(b"\n", 0, max(0, start))
-    found: list[Place] = []
+    complaints: list[Place] = []
     line = block.line + text.count(b"\n", 0, start + 1)
     for number, part in enumerate(text[start + 1 :].split(b"\n")):
         own = longest(part)
@@ -267,19 +267,19 @@ def _complaints(block: LogBlock, matcher: Matcher, scanned: Scan) -> list[Hit]:
             scanned.results.append(place.line)
         if (hidden := ending.exception_at(place.text)) is not None:
             place = Place(block, place.end - len(place.text) + hidden, place.end, place.line)
-            found.append(place)
+            complaints.append(place)
         elif ending.reads_like_error(place.text):
             owners = [matcher.owners[number] for number in matcher.search(place.text[:LONGEST])]
             if not any(isinstance(owner, str) or owner.id in scanned.rules for owner in owners):
-                found.append(place)
+                complaints.append(place)
         elif ending.went_on(place.text):
             scanned.went_on = place.line
-            found.clear()
-    found = [place for place in found if place.line > scanned.signs.get("success", 0)]
-    for place in found:  # exceptions that no sign knows, with the rules for their text
+            complaints.clear()
+    complaints = [place for place in complaints if place.line > scanned.signs.get("success", 0)]
+    for place in complaints:  # exceptions that no sign knows, with the rules for their text
         if exception(place.text) and place.line not in (error.line for error in scanned.errors):
             _record(scanned, matcher, matcher.search(place.text), place)
-    return [_hit(place, {}) for place in found]
+    return [_hit(place, {}) for place in complaints]
 
 
 def captured(pattern: str, line: bytes) -> dict[str, str]:

@@ -52,9 +52,9 @@ def raised(text: bytes, start: int) -> Raised | None:
         if _BEGINS in line[0]:
             return None
         bare = _bare(line[0])
-        if found := _FRAME.search(bare):
-            frame = {**found.groupdict(), "code": _code(_following(text, line.end()), _indent(line[0]))}
-            if not _INSTALLED.search(found["file"]):
+        if match := _FRAME.search(bare):
+            frame = {**match.groupdict(), "code": _code(_following(text, line.end()), _indent(line[0]))}
+            if not _INSTALLED.search(match["file"]):
                 own = {f"own_{name}": value for name, value in frame.items()}
             continue
         end = _END.match(bare.lstrip()) if _indent(line[0]) <= indent else None

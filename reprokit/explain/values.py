@@ -35,17 +35,17 @@ def pins(values: dict[str, str]) -> dict[str, str]:
 
     `oldest_cuda` for an `arch` such as 86, 8.6 or sm_86; `driver_newest_cuda` for a driver's `driver_cuda`, 11040.
     """
-    found = {}
+    implied = {}
     if number := int(values.get("driver_cuda", 0)):
-        found["driver_newest_cuda"] = f"{number // 1000}.{number % 1000 // 10}"
+        implied["driver_newest_cuda"] = f"{number // 1000}.{number % 1000 // 10}"
     if digits := re.search(r"(\d+)\.?(\d)\b", values.get("arch", "")):
         from reprokit.compat.facts import bundled
         from reprokit.compat.version import key
 
         sm = int(digits[1] + digits[2])
-        known = [version for version, toolkit in bundled().cuda.toolkits.items() if sm in toolkit.sm]
-        found |= {"oldest_cuda": min(known, key=key)} if known else {}
-    return found
+        toolkits = [version for version, toolkit in bundled().cuda.toolkits.items() if sm in toolkit.sm]
+        implied |= {"oldest_cuda": min(toolkits, key=key)} if toolkits else {}
+    return implied
 
 
 def packages(values: dict[str, str]) -> dict[str, str]:
@@ -54,16 +54,16 @@ def packages(values: dict[str, str]) -> dict[str, str]:
     Names come from reprokit's own table, never from the log: whoever writes the log, such as a setup.py, chooses among
     known packages at most.
     """
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     if not {"module", *_PARTS} & values.keys():
-        return found
+        return names
     from reprokit.compat.distributions import bundled_distributions
 
-    known = bundled_distributions()
+    distributions = bundled_distributions()
     if module := values.get("module"):
-        project = known.of_module(module) or known.of_module(module.partition(".")[0])
-        found |= {"distribution": project} if project else {}
+        project = distributions.of_module(module) or distributions.of_module(module.partition(".")[0])
+        names |= {"distribution": project} if project else {}
     for name in _PARTS:
-        if apt := known.of_part(values.get(name, "")):
-            found["apt"] = apt
-    return found
+        if apt := distributions.of_part(values.get(name, "")):
+            names["apt"] = apt
+    return names
