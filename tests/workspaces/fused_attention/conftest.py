@@ -23,7 +23,7 @@ from fused_attention import build, fused_attention, reference  # noqa: E402
 # Half a unit in the last place, relative to the smallest number that has this unit.
 ROUNDING = {torch.float32: 2**-24, torch.bfloat16: 2**-8, torch.float16: 2**-11}
 # A test that requests one of these fixtures compiles for long, or runs a kernel under emulation.
-LONG = {"project", "wheel", "nvcc", "emulate_amx", "emulate_cuda", "emulate_hopper"}
+LONG = {"project", "wheel", "nvcc", "emulate_amx", "emulate_avx512", "emulate_cuda", "emulate_hopper"}
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -123,9 +123,9 @@ def compile_cpp(csrc: Path, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     folder = run_folder(tmp_path_factory) / "cpp"
     folder.mkdir(exist_ok=True)
 
-    def compile_file(name: str, *sources: str) -> ctypes.CDLL:
+    def compile_file(name: str, *sources: str, optimize: str = "-O2") -> ctypes.CDLL:
         library = folder / f"{'-'.join((name, *sources)).replace('/', '-')}.so"
-        flags = ["-std=c++14", "-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
+        flags = ["-std=c++14", optimize, "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-Wno-unknown-pragmas"]
         files = [str(FOLDER / "kernels" / name), *(str(csrc / source) for source in sources)]
         command = ["g++", *flags, f"-I{csrc}", f"-I{FOLDER / 'kernels'}", *files, "-o", str(library)]
         with FileLock(library.with_suffix(".lock")):

@@ -86,7 +86,7 @@ def test_table(capsys):
     output = capsys.readouterr().out
     assert "largest error: float32" in output and "peak       " in output
     rows = [line.split() for line in output.splitlines() if " window " in line]
-    assert {row[4] for row in rows} == {"ours", *OTHERS}
+    assert {(row[4], row[5]) for row in rows} == {("forward", name) for name in ("ours", *OTHERS)}
     heading = next(line for line in output.splitlines() if "GFLOP/s  of peak" in line)
     # Figures end where their headings do.
     assert all(line[: heading.index("GFLOP/s") + 7].strip()[-1].isdigit() for line in output.splitlines()[-3:])
@@ -164,7 +164,7 @@ def test_the_grid_is_that_of_the_requirements():
     assert (options.batch, options.heads, options.dim) == ([1, 8, 16], 12, 64)
     assert {16, 64, 128, 256, 384, 512, 768, 1024, 2048} <= set(options.seq)
     assert set(options.dtype) == set(cases.DTYPES) and set(options.mask) == set(cases.MASKS)
-    assert options.part == ["grid", "scaling", "layer"]
+    assert options.part == ["grid", "backward", "scaling", "layer"]
 
 
 def test_old_torch_has_two_methods(monkeypatch):

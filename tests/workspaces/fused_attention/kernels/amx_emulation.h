@@ -8,6 +8,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "bf16_emulation.h"
+
 namespace fused_attention {
 
 struct TileState {
@@ -70,19 +72,6 @@ struct EmulatedTiles {
     for (int m = 0; m < state().config.rows[kTile]; ++m, row += stride) {
       memcpy(row, state().cells[kTile][m], state().config.row_bytes[kTile]);
     }
-  }
-
-  // A denormal counts as zero.
-  static float flushed(float x) {
-    const uint32_t bits = bits_of(x);
-    return bits & 0x7f800000u ? x : from_bits(bits & 0x80000000u);
-  }
-
-  // A fused multiplication and addition of floats is one addition in double, rounded: the product of two bfloat16 is
-  // exact there, and 53 bits are enough for the second rounding to be harmless (2 * 24 + 2 suffice).
-  static float fused(uint32_t left, uint32_t right, float sum) {
-    const double x = flushed(from_bits(left)), y = flushed(from_bits(right));
-    return flushed(static_cast<float>(x * y + static_cast<double>(sum)));
   }
 
   template <int kSum, int kLeft, int kRight>

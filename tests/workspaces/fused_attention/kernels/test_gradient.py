@@ -19,13 +19,14 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 def assert_gradients():
     """Compares the gradients of all float arguments with the reference's, within rounding and float32's sums."""
 
-    def check(q, k, v, mask=None, **options):
+    def check(q, k, v, mask=None, constants=None, **options):
         options = {"q": q, "k": k, "v": v, "mask": mask, **options}
         leaves = {
             name: value.detach().requires_grad_()
             for name, value in options.items()
             if isinstance(value, torch.Tensor) and value.is_floating_point()
         }
+        options |= constants or {}
         doubles = {name: leaf.detach().double().requires_grad_() for name, leaf in leaves.items()}
         grad = torch.randn(q.shape, generator=torch.Generator().manual_seed(9)).to(q.dtype)
         ours = torch.autograd.grad(fused_attention(**options | leaves), [*leaves.values()], grad)
@@ -36,7 +37,7 @@ def assert_gradients():
             largest = float(right.abs().max()) if right.numel() else 0
             eps = torch.finfo(leaf.dtype).eps
             # The result is rounded before its product with its gradient, and bfloat16 weights before theirs.
-            allowed = eps * right.abs() + max(2e-5, eps / 2) * (1 + largest)
+            allowed = eps * right.abs() + max(2e-5, eps) * (1 + largest)
             error = (gradient.double() - right).abs()
             assert bool((error <= allowed).all()), (name, float(error.max()))
         return dict(zip(leaves, ours, strict=True))
@@ -121,6 +122,42 @@ def test_any_shape(
         scores = (sizes["batch"], kv_heads * group, sizes["q_len"], sizes["k_len"])
         mask = make([size if is_kept else 1 for size, is_kept in zip(scores, kept, strict=True)], density)
     assert_gradients(*inputs, mask, is_causal=is_causal)
+
+
+def blocks(size):
+    """Tokens of the same block, of 190 rows and 212 keys."""
+    return (torch.arange(190)[:, None] // size) == (torch.arange(212) // size)
+
+
+PANELS = {
+    "none": None,
+    "blocks of 16": blocks(16),
+    "blocks of 32": blocks(32),
+    "blocks of 64": blocks(64),
+    "narrow window": masks.SlidingWindow(3),
+    "wide window": masks.SlidingWindow(90),
+    "lists": masks.Strided(6),
+    "random": bools((190, 212), 0.9),
+    "sparse": bools((190, 212), 0.02),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("slopes", [None, torch.tensor([0.5, 0.25, 0.1, 0.0])], ids=["no bias", "bias"])
+@pytest.mark.parametrize("mask", PANELS.values(), ids=PANELS)
+def test_panels_of_all_sizes(assert_gradients, assert_matches, threads, tensors, mask, slopes, dtype):
+    """Three threads share heads. The bias is constant, for a bias with a gradient has another backward pass."""
+    torch.set_num_threads(3)
+    inputs = tensors(dtype, batch=1, kv_heads=2, q_len=190, k_len=212, dim=80)
+    assert_gradients(*inputs, mask, constants={"alibi_slopes": slopes})
+    assert_matches(*inputs, mask, alibi_slopes=slopes)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("dim", [17, 40, 64, 96])
+def test_head_dimensions(assert_gradients, tensors, dtype, dim):
+    constants = {"mask": additive((190, 212))}
+    assert_gradients(*tensors(dtype, kv_heads=2, q_len=190, k_len=212, dim=dim), constants=constants)
 
 
 def test_more_scores_than_a_chunk_holds(assert_gradients, tensors):

@@ -93,7 +93,8 @@ def test_what_hoppers_kernel_does_not_take(hopper):
     def taken(q, k=None, v=None, scale=1.0, mask_kind=0, out=None):
         k, v, out = (q if t is None else t for t in (k, v, out))
         numbers = hopper_numbers(q, k, v, out, False)
-        return hopper.supports(pointers(q, k, v, out, None, None, None, None), numbers, ctypes.c_float(scale), mask_kind)
+        tensors = pointers(q, k, v, out, None, None, None, None)
+        return hopper.supports(tensors, numbers, ctypes.c_float(scale), mask_kind)
 
     q = torch.empty(2, 4, 16, 64).half()
     assert taken(q) and taken(q.bfloat16()) and taken(torch.empty(2, 4, 16, 128).half())

@@ -83,7 +83,8 @@ class Grid:
     def _functions(self, case: cases.Case, inputs: cases.Inputs) -> Dict[str, timing.Timed]:
         functions = {}
         self.left_out = []
-        for method in methods.methods(inputs, case.seq >= self.settings.flex_from, self.is_backward):
+        every = methods.methods(inputs, case.seq >= self.settings.flex_from)
+        for method in methods.backwards(every) if self.is_backward else every:
             reason = self._too_much(case, method)
             if reason is None:
                 reason = self._prepare(method, inputs, functions)

@@ -3,7 +3,7 @@
 import contextlib
 import functools
 import math
-from typing import Any, Callable, Iterator, List, NamedTuple
+from typing import Any, Callable, Iterator, List, NamedTuple, Sequence
 
 import torch
 
@@ -39,14 +39,8 @@ class Method(NamedTuple):
         return self.name.startswith("ours")
 
 
-def methods(inputs: Inputs, with_flex: bool, is_backward: bool = False) -> List[Method]:
-    """Ours first. SDPA needs torch 2.0, its choice of backends 2.3, flex_attention 2.5.
-
-    With `is_backward`, each method's backward pass; a packed batch's rows are not of `inputs`, so it has none.
-    """
-    if is_backward:
-        every = methods(inputs, with_flex)
-        return [one._replace(make=backward(one.make)) for one in every if one.name != "ours-packed"]
+def methods(inputs: Inputs, with_flex: bool) -> List[Method]:
+    """Ours first. SDPA needs torch 2.0, its choice of backends 2.3, flex_attention 2.5."""
     found = [Method("ours", lambda inputs: functools.partial(ours, inputs))]
     if inputs.lengths is not None:
         found.append(Method("ours-packed", packed))
@@ -58,6 +52,11 @@ def methods(inputs: Inputs, with_flex: bool, is_backward: bool = False) -> List[
     if inputs.q.is_cuda:
         found.append(Method("flash-attn", flash_attn))
     return found
+
+
+def backwards(every: Sequence[Method]) -> List[Method]:
+    """The methods' backward passes. The rows of a packed batch are not those of the inputs, so it has none."""
+    return [one._replace(make=backward(one.make)) for one in every if one.name != "ours-packed"]
 
 
 def backward(make: "Callable[[Inputs], Function]") -> "Callable[[Inputs], Function]":
