@@ -8,6 +8,9 @@ import torch
 
 from .. import build, toolchain
 
+# Packages whose kernels or layers the benchmark times if they are installed.
+RIVALS = ("flash-attn", "flash-attn-3", "flash-attn-4", "transformers", "triton")
+
 
 def describe(device: str) -> Dict[str, Any]:
     tools = toolchain.find()
@@ -20,10 +23,26 @@ def describe(device: str) -> Dict[str, Any]:
         "platform": platform.platform(),
         "processor": processor(),
         "threads": torch.get_num_threads(),
+        "rivals": rivals(),
         # The hash of sources, flags and compiler: records of different kernels must not be averaged.
         "build": os.path.basename(build.build_folder(build.SOURCE_FOLDER, build.source_files(tools), tools)),
         "device": gpu() if device.startswith("cuda") else {"name": "cpu", "capability": cpu_capability()},
     }
+
+
+def rivals() -> Dict[str, str]:
+    """The versions of the rivals that are installed."""
+    try:
+        from importlib import metadata
+    except ImportError:  # before Python 3.8
+        return {}
+    versions = {}
+    for name in RIVALS:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
 
 
 def cpu_capability() -> str:

@@ -1,7 +1,7 @@
 """torch's compiled flex_attention, its fastest for sparse masks. Its eager form is never timed."""
 
 import functools
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 import torch
 
@@ -13,8 +13,10 @@ CPU_BLOCK = 32
 RECOMPILES = 1000
 
 
-def compiled(inputs: Inputs) -> Callable[[], torch.Tensor]:
+def compiled(inputs: Inputs, backend: Optional[str] = None) -> Callable[[], torch.Tensor]:
     """flex_attention compiled for one case, with its block mask made beforehand. Raises Unavailable with the cause.
+
+    `backend` is its kernel option BACKEND, for GPUs.
 
     Dynamo runs a function eagerly, six times slower than torch's other attention, once it has compiled it often
     enough; a warning is all that says so. So the limit is raised, what was compiled before is dropped, a graph
@@ -40,6 +42,8 @@ def compiled(inputs: Inputs) -> Callable[[], torch.Tensor]:
     threads = {"cpp.threads": torch.get_num_threads()}
     function = torch.compile(flex_attention, fullgraph=True, dynamic=False, options=threads)
     options: Dict[str, Any] = {"enable_gqa": True} if inputs.k.shape[1] != inputs.q.shape[1] else {}
+    if backend:
+        options["kernel_options"] = {"BACKEND": backend}
     run = functools.partial(function, inputs.q, inputs.k, inputs.v, block_mask=mask, **options)
     try:
         # Raised for this call alone, which compiles: other functions share the limit.

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import importlib
 import math
 from typing import Any, Callable, Iterator, List, NamedTuple, Sequence
 
@@ -14,6 +15,12 @@ from .cases import Inputs, Unavailable
 Function = Callable[[], Any]
 
 CPU_BACKENDS = (("sdpa-flash", "FLASH_ATTENTION"), ("sdpa-math", "MATH"))
+# Version 2, 3 and 4, by the module with flash_attn_func.
+FLASH_PACKAGES = {
+    "flash-attn": "flash_attn",
+    "flash-attn-3": "flash_attn_interface",
+    "flash-attn-4": "flash_attn.cute",
+}
 CUDA_BACKENDS = (("sdpa-cudnn", "CUDNN_ATTENTION"), ("sdpa-efficient", "EFFICIENT_ATTENTION"))
 
 
@@ -50,7 +57,11 @@ def methods(inputs: Inputs, with_flex: bool) -> List[Method]:
     if with_flex:
         found.append(Method("flex", flex.compiled))
     if inputs.q.is_cuda:
-        found.append(Method("flash-attn", flash_attn))
+        if with_flex:
+            # FlashAttention 4's kernel under flex_attention, if it is installed.
+            found.append(Method("flex-flash", functools.partial(flex.compiled, backend="FLASH")))
+        for name, package in FLASH_PACKAGES.items():
+            found.append(Method(name, functools.partial(flash_attn, package=package)))
     return found
 
 
@@ -145,13 +156,19 @@ def naive(inputs: Inputs) -> Function:
     return run
 
 
-def flash_attn(inputs: Inputs) -> Function:
-    """The package flash-attn, for the masks that it supports."""
+def flash_attn(inputs: Inputs, package: str) -> Function:
+    """FlashAttention's own packages, for the masks that they support."""
     if inputs.attended is not None or inputs.q.dtype == torch.float32:
         raise Unavailable("it knows no such mask" if inputs.attended is not None else "it knows no float32")
     try:
-        from flash_attn import flash_attn_func
-    except ImportError as error:
-        raise Unavailable("flash_attn is not installed") from error
+        function = importlib.import_module(package).flash_attn_func
+    except (ImportError, AttributeError) as error:
+        raise Unavailable("%s is not installed" % package) from error
     q, k, v = (x.transpose(1, 2) for x in (inputs.q, inputs.k, inputs.v))
-    return lambda: flash_attn_func(q, k, v, causal=inputs.is_causal).transpose(1, 2)
+
+    def run() -> torch.Tensor:
+        out = function(q, k, v, causal=inputs.is_causal)
+        # Some releases also return the log-sum-exps.
+        return (out[0] if isinstance(out, tuple) else out).transpose(1, 2)
+
+    return run
