@@ -101,6 +101,31 @@ FA_HOST_DEVICE void transpose16(const float* const* rows, int64_t words, float s
       put(12 + j, _mm512_shuffle_f32x4(high01, high23, 0xdd));
     }
   }
+#elif FA_LEVEL == 1
+  for (; first + 8 <= words; first += 8) {
+    for (int half = 0; half < 16; half += 8) {
+      const auto put = [&](int64_t word, Vec x) {
+        store(out + (first + word) * pitch + half, kScaled ? x * broadcast(scale) : x);
+      };
+      __m256 a[8], b[8];
+      for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(rows[half + i] + first);
+      for (int i = 0; i < 8; i += 2) {
+        b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+        b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+      }
+      for (int i = 0; i < 8; i += 4) {
+        a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
+        a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
+        a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+        a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+      }
+      // Here 128-bit lane l of a[4 * g + j] holds column 4 * l + j of rows 4 * g to 4 * g + 3.
+      for (int j = 0; j < 4; ++j) {
+        put(j, _mm256_permute2f128_ps(a[j], a[4 + j], 0x20));
+        put(4 + j, _mm256_permute2f128_ps(a[j], a[4 + j], 0x31));
+      }
+    }
+  }
 #endif
   for (int i = 0; i < 16; ++i) {
     for (int64_t word = first; word < words; ++word) {
