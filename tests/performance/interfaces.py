@@ -337,7 +337,8 @@ class Parser:
         elif function.endswith("add_newdoc") and len(arguments) > 2 and isinstance(arguments[1], ast.Constant):
             owner = re.sub(r"\.core\.(?:multiarray|umath)$", "", str(first))
             documented = arguments[2] if isinstance(arguments[2], ast.List) else ast.List(arguments[2:3])
-            names = ("", *(f".{name}" for name in texts(documented)))
+            # Members by name; a documentation alone is a text.
+            names = ("", *(f".{name}" for name in texts(documented) if name.isidentifier()))
             self.found.elsewhere |= {f"{owner}.{arguments[1].value}{name}" for name in names}
         elif function in ("__all__.extend", "__all__.append"):
             self.found.exported = (self.found.exported or set()) | {*texts(arguments[0]), first}
