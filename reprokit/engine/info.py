@@ -46,7 +46,7 @@ class EngineInfo:
 
     @classmethod
     def of(cls, answer: Any) -> EngineInfo:
-        """Raises ValueError if the answer is no object."""
+        """Raises ValueError unless the answer is a JSON object."""
         value = _required_object(answer)
         devices = value.get("DiscoveredDevices")
         return cls(
@@ -89,7 +89,7 @@ class EngineVersion:
 
     @classmethod
     def of(cls, answer: Any) -> EngineVersion:
-        """Raises ValueError if the answer is no object."""
+        """Raises ValueError unless the answer is a JSON object."""
         value = _required_object(answer)
         components = (_text(_object(part).get("Name")) for part in _list(value.get("Components")))
         return cls(

@@ -145,7 +145,7 @@ def formula(shape: Shape, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, al
 def verify(
     name: str, shape: Shape, mask: Any = None, is_causal: bool = False, slopes: bool = False, backward: bool = True
 ) -> bool:
-    """The output, and gradients for q, k, v; with a mask that is added or slopes of ALiBi, again with theirs."""
+    """Check the output and the gradients for q, k and v; then also those for an additive mask and ALiBi slopes."""
     dense = elements(mask, shape) if isinstance(mask, masks.Mask) else mask
     added = dense is not None and dense.dtype != torch.bool
     tensors = [*inputs(shape), *([mask] if added else []), *([torch.rand(shape.heads, device=DEVICE) / 8] * slopes)]

@@ -187,8 +187,8 @@ def test_every_method_gives_the_same_gradients():
     for method in every:
         with method.context():
             gradients[method.name] = method.make(inputs)()
-    for name, found in gradients.items():
-        for one, right in zip(found, gradients["ours"], strict=True):
+    for name, computed in gradients.items():
+        for one, right in zip(computed, gradients["ours"], strict=True):
             torch.testing.assert_close(one, right, atol=2e-5, rtol=1e-4, msg=name)
 
 

@@ -149,7 +149,7 @@ def variants(layer: Any, batch: Batch) -> Dict[str, Callable[[], Callable[[], to
 
 
 def step_of(function: Callable[[], torch.Tensor], layer: Any, batch: Batch) -> Callable[[], Any]:
-    """A training step without its optimizer: the result, then the gradients of x and of the parameters."""
+    """A training step without its optimizer. It returns the gradients of x and of the parameters."""
     parameters = list(getattr(function, "parameters", layer.parameters)())
 
     def step() -> Any:
@@ -168,7 +168,7 @@ def cell(
 ) -> List[Record]:
     """The records of one batch, "forward" or "training", every variant checked first.
 
-    Raises Wrong where a variant's valid rows, or in training the gradients of x there, differ from those of the layer
+    Raises Wrong if a variant's valid rows, or in training the gradients of x there, differ from those of the layer
     around SDPA.
     """
     is_training = direction == "training"

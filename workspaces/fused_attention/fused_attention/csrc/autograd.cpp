@@ -139,16 +139,16 @@ class ForwardFunction : public torch::autograd::Function<ForwardFunction> {
     Optional<at::Tensor> out, lse;
     reader.read("out", &out);
     reader.read("lse", &lse);
-    const auto found = call_backward(grads[0], wanted, out, lse, Arguments{FA_FORWARD_OF_A});
+    const auto computed = call_backward(grads[0], wanted, out, lse, Arguments{FA_FORWARD_OF_A});
     variable_list gradients(kPlaces);
     const auto set = [&](Place place, WantedIndex i, const at::Tensor& gradient) {
       if (wanted[i]) gradients[place] = gradient;
     };
-    set(kPlace_q, kWantQuery, std::get<kWantQuery>(found));
-    set(kPlace_k, kWantKey, std::get<kWantKey>(found));
-    set(kPlace_v, kWantValue, std::get<kWantValue>(found));
-    set(kPlace_mask, kWantMask, std::get<kWantMask>(found));
-    set(kPlace_alibi_slopes, kWantSlopes, std::get<kWantSlopes>(found));
+    set(kPlace_q, kWantQuery, std::get<kWantQuery>(computed));
+    set(kPlace_k, kWantKey, std::get<kWantKey>(computed));
+    set(kPlace_v, kWantValue, std::get<kWantValue>(computed));
+    set(kPlace_mask, kWantMask, std::get<kWantMask>(computed));
+    set(kPlace_alibi_slopes, kWantSlopes, std::get<kWantSlopes>(computed));
     return gradients;
   }
 };
@@ -165,8 +165,9 @@ class BackwardFunction : public torch::autograd::Function<BackwardFunction> {
  public:
   static variable_list forward(AutogradContext*, FA_BACKWARD_PARAMETERS) {
     BelowAutograd guard;
-    const auto found = call_backward(grad, wanted, out, lse, Arguments{FA_FORWARD_NAMES});
-    return {std::get<0>(found), std::get<1>(found), std::get<2>(found), std::get<3>(found), std::get<4>(found)};
+    const auto gradients = call_backward(grad, wanted, out, lse, Arguments{FA_FORWARD_NAMES});
+    return {std::get<0>(gradients), std::get<1>(gradients), std::get<2>(gradients), std::get<3>(gradients),
+            std::get<4>(gradients)};
   }
 
   static variable_list backward(AutogradContext*, variable_list) {
@@ -177,8 +178,8 @@ class BackwardFunction : public torch::autograd::Function<BackwardFunction> {
 
 Gradients backward_autograd(FA_BACKWARD_PARAMETERS) {
   if (at::GradMode::is_enabled() && (grad.requires_grad() || any(wanted_of(Arguments{FA_FORWARD_NAMES})))) {
-    const auto found = BackwardFunction::apply(grad, wanted, out, lse, FA_FORWARD_NAMES);
-    return Gradients{found[0], found[1], found[2], found[3], found[4]};
+    const auto gradients = BackwardFunction::apply(grad, wanted, out, lse, FA_FORWARD_NAMES);
+    return Gradients{gradients[0], gradients[1], gradients[2], gradients[3], gradients[4]};
   }
   BelowAutograd guard;
   return call_backward(grad, wanted, out, lse, Arguments{FA_FORWARD_NAMES});

@@ -17,7 +17,7 @@ using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, at:
   const at::Tensor &grad, fused_attention::Wanted wanted, const fused_attention::Optional<at::Tensor>&out, \
       const fused_attention::Optional<at::Tensor>&lse, FA_FORWARD_PARAMETERS
 
-// False where the device has no kernel for the call.
+// Returns false if the device has no kernel for the call.
 using LaunchGradients = bool (*)(const AttentionParams& params, const GradientParams& gradients, at::Device device);
 
 // The gradients of a call, from the gradient `grad` of its result. Without `out` and `lse`, computes them first. Those

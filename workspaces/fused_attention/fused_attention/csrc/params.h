@@ -35,7 +35,7 @@ struct AttentionParams {
 
   // Grouped queries: consecutive query heads share a key/value head.
   FA_HOST_DEVICE int64_t kv_head(int64_t head) const { return head / (heads / kv_heads); }
-  // The first row of a head in numbers of rows, such as lse.
+  // In an array with one number for each row, such as lse: the number of a head's first row.
   FA_HOST_DEVICE float* of_head(float* numbers, int64_t b, int64_t head) const {
     return cu_q ? numbers + head * q_rows + cu_q[b] : numbers + (b * heads + head) * q_rows;
   }

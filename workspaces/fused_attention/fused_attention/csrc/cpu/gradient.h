@@ -125,7 +125,7 @@ static void add_rows_of(const float* rows, int count, const float* vectors, int6
   }
 }
 
-// The same for an even `count` of rows and all `width` floats.
+// The same for any even number of rows, over the whole width.
 template <class Math>
 static void add_rows(const float* rows, int count, const float* vectors, int64_t steps, int64_t width, float* out) {
   constexpr int kWidest = kLanes == 8 ? 2 : 4;

@@ -1,4 +1,4 @@
-// The parameter of the gradients' kernels, passed by value.
+// What the kernels of the gradients are given, by value.
 #pragma once
 
 #include "schedule.h"
