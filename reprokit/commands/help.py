@@ -15,7 +15,8 @@ def _pages() -> dict[str, Path]:
     """The pages of docs/ by their names."""
     from reprokit import paths
 
-    return {page.stem: page for page in sorted((paths.data_root() / "docs").glob("*.md")) if page.stem != "index"}
+    pages = {page.stem: page for page in (paths.data_root() / "docs").glob("*.md") if page.stem != "index"}
+    return dict(sorted(pages.items()))
 
 
 def topics(incomplete: str) -> list[str]:

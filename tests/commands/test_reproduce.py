@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from reprokit.engine.info import EngineInfo
 from reprokit.errors import EngineError, SourceError, UsageError
 from reprokit.recipe.find import target
 from reprokit.results import lines
@@ -84,7 +85,7 @@ def test_a_machine_that_is_too_small_does_not_build(recipe, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     recipe("x", PLAIN.replace('"debian:12"', '"debian:12", requires: {memory: 8GiB}'))
     host = SimpleNamespace(memory_bytes=lambda: 4 << 30, disk_free_bytes=lambda folder: 1 << 40)
-    engine = SimpleNamespace(host=host, image=lambda name: None, info=dict)
+    engine = SimpleNamespace(host=host, image=lambda name: None, info=EngineInfo)
     monkeypatch.setattr("reprokit.smoke.reproduce.Engine.connect", lambda: engine)
     with pytest.raises(EngineError, match="too small"):
         _actions(target("x:cpu"), 1)["build"]()
