@@ -63,8 +63,6 @@ import sys
 sys.modules["torch"] = None
 from operator_fusion.command import main
 main(["translate", "1365"])
-search = "tune --strategy exact random reward --budget 3 --seeds 2 --machine".split()
-print(main([*search, '{"a": 1}']))
 print(main(["tune"]))
 del sys.modules["torch"]
 import torch
@@ -74,16 +72,10 @@ print(main(["tune", "--seq", "8"]))
 
 
 def test_only_what_computes_needs_torch_and_torch_2(capsys: pytest.CaptureFixture[str]):
-    """A search on other machines lists the missing measurements of all its strategies, each once."""
     folder = ROOT / "workspaces" / "operator_fusion"
     done = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], cwd=folder, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    translated, listed, *codes = done.stdout.splitlines()
-    assert (translated, codes) == ("1365 0 1 1 4", ["0", "1", "1"])
-    missing = json.loads(listed)["missing"]
-    kinds = [name.split()[0] for name in missing]
-    assert (kinds.count("part"), kinds.count("plan"), len(set(missing))) == (121, 7, 128)
-    assert "plan 41115" in missing  # where both seeds of reward begin
+    assert done.stdout.splitlines() == ["1365 0 1 1 4", "1", "1"]
     without, old = done.stderr.splitlines()
     assert without.startswith("error: import of torch halted")
     assert old == "error: torch 1.13.1 has no torch.compile; use a variant with torch 2.0 or newer"
@@ -127,24 +119,6 @@ def test_a_search_measures_stores_and_ends_in_records(tmp_path: Path, capsys: py
     assert [row["own_share"] for row in summary["summary"]["rows"]] == [None, None]
     (versus,) = summary["summary"]["versus"]
     assert (versus["strategy"], versus["plan"]) == ("reward", 41115) and versus["low"] <= versus["median"]
-
-
-def test_a_search_on_another_machine_ends_like_one_here(tmp_path: Path, run):
-    """Each run lists the missing measurements; once all exist, every run prints the same result."""
-    shape = [*TINY, "--results", str(tmp_path / "results.jsonl"), "--json"]
-    search = ["tune", *shape, "--strategy", "random", "reward", "--budget", "1"]
-    environment, first = run("measure", *shape, "plan 0")
-    assert first["params"]["id"] == "0" and len(first["samples"]) == 3
-    requested = []
-    while "missing" in (lines := run(*search, "--machine", json.dumps(environment["environment"])))[-1]:
-        missing = lines[-1]["missing"]
-        requested += missing
-        for kind in ("plan", "confirmed", "versus"):
-            if names := [name for name in missing if name.startswith(kind)]:
-                run("measure", *shape, *names)
-    assert len(set(requested)) == len(requested)
-    assert {name.split()[0] for name in requested} == {"plan", "confirmed", "versus"}
-    assert run(*search) == lines
 
 
 def test_a_comparison_goes_seed_by_seed(run):

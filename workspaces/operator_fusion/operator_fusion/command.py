@@ -4,9 +4,8 @@ Exit codes are those of reprokit: 1 the work failed, 2 wrong usage or bad input.
 """
 
 import argparse
-import json
 import sys
-from typing import Any, Callable, Dict, Optional, Sequence
+from typing import Callable, Optional, Sequence
 
 from . import plans, predictor
 from .shapes import DTYPES, MASKS, Shape
@@ -54,10 +53,7 @@ def parser() -> argparse.ArgumentParser:
     )
     found.add_argument("--seeds", type=_positive, default=1, help="searches of each strategy, but one of exact")
     found.add_argument("--plot", metavar="FILE", help="write best-so-far by number of measurements as PNG")
-    found.add_argument(
-        "--machine", metavar="JSON", type=_machine, help="measure nothing: print what is missing of this machine"
-    )
-    found = verb("measure", _measure, "Print records of the measurements that tune --machine names.")
+    found = verb("measure", _measure, "Make measurements by name, and print their records.")
     _add_shape(found)
     _add_measuring(found)
     found.add_argument("jobs", metavar="JOB", nargs="+", help="such as 'plan 41115', 'part 3 7 1' or 'versus 0 41115'")
@@ -104,13 +100,6 @@ def _positive(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not positive")
     return value
-
-
-def _machine(text: str) -> Dict[str, Any]:
-    found = json.loads(text)
-    if not found or not isinstance(found, dict):
-        raise argparse.ArgumentTypeError("it must be the environment that measure prints")
-    return found
 
 
 def shape_of(options: argparse.Namespace) -> Shape:

@@ -1,9 +1,9 @@
 """What can be measured, and what a measurement is. Needs no torch."""
 
 import statistics
-from typing import List, NamedTuple, Optional, Sequence, Union
+from typing import List, NamedTuple, Union
 
-from .plans import ATTENTION, OPERATORS, VALUES, Part, Plan
+from .plans import ATTENTION, OPERATORS, Part, Plan
 
 
 class PartAlone(NamedTuple):
@@ -36,35 +36,15 @@ Stored = Union[Job, Confirmed, Versus]
 class Measurement(NamedTuple):
     """`pairs`: times over that of the whole compiled layer, in the same rounds.
 
-    `milliseconds`: the job's median; None where another machine measured it.
+    `milliseconds`: the job's median.
     """
 
     pairs: List[float]
-    milliseconds: Optional[float]
+    milliseconds: float
 
     @property
     def value(self) -> float:
         return statistics.median(self.pairs)
-
-
-class NotMeasured(Exception):
-    """Raised in place of measuring where only other machines measure."""
-
-    def __init__(self, jobs: Sequence[Stored]) -> None:
-        super().__init__(f"{len(jobs)} measurements are missing")
-        self.jobs = jobs
-
-
-class Elsewhere:
-    """A Bench that measures nothing and names what other machines have to measure."""
-
-    batch = VALUES  # all that a strategy proposes at once
-
-    def measure(self, jobs: Sequence[Stored]) -> List[Measurement]:
-        raise NotMeasured(jobs)
-
-    def close(self) -> None:
-        pass
 
 
 def every_part() -> List[PartAlone]:

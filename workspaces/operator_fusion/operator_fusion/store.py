@@ -52,9 +52,7 @@ class Store:
     def put(self, job: Stored, found: Measurement) -> None:
         """Remembers and appends at once, so that a killed search loses nothing finished."""
         # As it will be read back, so that a search that goes on decides as it would have.
-        found = Measurement(
-            [float(f"{pair:.6g}") for pair in found.pairs], found.milliseconds and float(f"{found.milliseconds:.6g}")
-        )
+        found = Measurement([float(f"{pair:.6g}") for pair in found.pairs], float(f"{found.milliseconds:.6g}"))
         self._known[_key(job)] = found
         if self.path:
             with open(self.path, "ab+") as file:
@@ -84,7 +82,9 @@ class Store:
                     params = dict(record["params"])
                     job = _job(params.pop("job"), params.pop("id"))
                     if params == self.params:
-                        self._known[job] = Measurement(list(map(float, record["samples"])), record.get("milliseconds"))
+                        self._known[job] = Measurement(
+                            list(map(float, record["samples"])), float(record["milliseconds"])
+                        )
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise ValueError(f"{path}:{number}: no record of this search: {error!r}") from None
 
@@ -128,13 +128,8 @@ def _params(job: Stored) -> Dict[str, str]:
     return {"job": "plan", "id": str(job.value)}
 
 
-def name_of(job: Stored) -> str:
-    """As `python -m operator_fusion measure` takes it, such as "plan 41115"."""
-    return " ".join(_params(job).values())
-
-
 def job_named(name: str) -> Stored:
-    """The reverse of `name_of`. Raises ValueError."""
+    """By its name, such as "plan 41115": the kind and id in a record. Raises ValueError."""
     kind, _, numbers = name.partition(" ")
     try:
         job = _job(kind, numbers)

@@ -1,50 +1,39 @@
-"""The verbs that measure: a search by one strategy or several, measurements by name, and a plan beside the baselines.
-
-torch is imported only where something is measured, so that a search on other machines takes little time here.
-"""
+"""The verbs that measure: a search by one or several strategies, measurements by name, a plan beside baselines."""
 
 import argparse
 import json
 import sys
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Tuple
 
 from . import compare, plans
-from .jobs import Confirmed, Elsewhere, NotMeasured, Stored, Versus
+from .jobs import Confirmed, Versus
 from .search.exact import Exact
 from .search.loop import STRATEGIES, Progress, Result, search
 from .shapes import Shape
-from .store import Store, job_named, name_of
+from .store import Store, job_named
 
 if TYPE_CHECKING:
     from .measure import Bench
     from .timing import Ratio
 
-MOST_NAMED = 1000  # missing measurements in one line
-
 
 def tune(options: argparse.Namespace, shape: Shape) -> None:
     """Prints the best plan and the table of strategies. Raises ValueError, OSError, and RuntimeError of torch.
 
-    With --json prints a line of progress after each batch, then every measurement as a record, then a summary. With
-    --machine measures nothing: as long as measurements of that machine are missing, it prints their names instead.
+    With --json prints a line of progress after each batch, then every measurement as a record, then a summary.
     """
-    bench, store = _elsewhere(options, shape) if options.machine else _opened(options, shape)
-    try:
-        results = _searched(bench, store, options)
-        confirmed = _confirmed(bench, store, results)
-        winners = {name: min(found, key=lambda result: confirmed[result.best]).best for name, found in results.items()}
-        ratios = _ratios(bench, store, winners)
-    except NotMeasured as missing:
-        _print({"missing": [name_of(job) for job in missing.jobs[:MOST_NAMED]]})
-        return
-    finally:
-        bench.close()
+    bench, store = _opened(options, shape)
+    results = _searched(bench, store, options)
+    confirmed = _confirmed(bench, store, results)
+    winners = {name: min(found, key=lambda result: confirmed[result.best]).best for name, found in results.items()}
+    ratios = _ratios(bench, store, winners)
+    bench.close()
     best = min(confirmed, key=lambda plan: confirmed[plan])
     rows = compare.rows(results, confirmed)
     title = f"batch {shape.batch}, seq {shape.seq}, {shape.mask}, {shape.dtype}"
     plotted = options.plot and compare.plot(results, confirmed, options.plot, title, _report)
     if options.json:
-        _print({"environment": options.machine or _machine(shape)})
+        _print({"environment": _machine(shape)})
         for job, measurement in store.items():
             print(store.record(job, measurement))
         versus = [{"strategy": name, "plan": winners[name].value, **r._asdict()} for name, r in ratios.items()]
@@ -111,17 +100,10 @@ def _opened(options: argparse.Namespace, shape: Shape) -> "Tuple[Bench, Store]":
     reason = missing_for(shape.dtype, shape.device)
     if reason:
         raise ValueError(f"--dtype {shape.dtype}: {reason}")
-    store = _store(options, shape, _machine(shape))
+    weights = "bert" if options.weights else "random"
+    store = Store(options.results, {**shape.params(), **_machine(shape), "weights": weights})
     layers = read_bert(options.weights, shape) if options.weights else random_weights(shape)
     return Bench(shape, layers, options.rounds), store
-
-
-def _elsewhere(options: argparse.Namespace, shape: Shape) -> Tuple[Elsewhere, Store]:
-    return Elsewhere(), _store(options, shape, options.machine)
-
-
-def _store(options: argparse.Namespace, shape: Shape, machine: Dict[str, Any]) -> Store:
-    return Store(options.results, {**shape.params(), **machine, "weights": "bert" if options.weights else "random"})
 
 
 def _machine(shape: Shape) -> Dict[str, Any]:
@@ -130,28 +112,19 @@ def _machine(shape: Shape) -> Dict[str, Any]:
     return describe(shape.device)
 
 
-def _searched(bench: "Union[Bench, Elsewhere]", store: Store, options: argparse.Namespace) -> Dict[str, List[Result]]:
-    """All searches. Raises NotMeasured with what each of them lacks: other machines measure these side by side."""
+def _searched(bench: "Bench", store: Store, options: argparse.Namespace) -> Dict[str, List[Result]]:
     results: Dict[str, List[Result]] = {name: [] for name in options.strategy}
-    missing: Dict[str, Stored] = {}
     # A comparison that is stopped has about as many seeds of each strategy.
     for seed in range(options.seeds):
         for name, found in results.items():
             if not seed or STRATEGIES[name] is not Exact:
                 show = _json_progress(name, seed) if options.json else _live(f"{name}, seed {seed}")
                 strategy = STRATEGIES[name](seed)
-                try:
-                    found.append(search(strategy, bench.measure, store, options.budget, show, bench.batch))
-                except NotMeasured as error:
-                    missing.update((name_of(job), job) for job in error.jobs)
-    if missing:
-        raise NotMeasured(list(missing.values()))
+                found.append(search(strategy, bench.measure, store, options.budget, show, bench.batch))
     return results
 
 
-def _confirmed(
-    bench: "Union[Bench, Elsewhere]", store: Store, results: Dict[str, List[Result]]
-) -> Dict[plans.Plan, float]:
+def _confirmed(bench: "Bench", store: Store, results: Dict[str, List[Result]]) -> Dict[plans.Plan, float]:
     """The time of every plan that some search thought best for a while, measured once more."""
     chosen = [plan for found in results.values() for result in found for plan in result.chosen if plan is not None]
     wanted = list(dict.fromkeys(chosen))
@@ -163,7 +136,7 @@ def _confirmed(
     return {plan: store.value(Confirmed(plan)) for plan in wanted}
 
 
-def _ratios(bench: "Union[Bench, Elsewhere]", store: Store, winners: Dict[str, plans.Plan]) -> "Dict[str, Ratio]":
+def _ratios(bench: "Bench", store: Store, winners: Dict[str, plans.Plan]) -> "Dict[str, Ratio]":
     """The time of each strategy's best plan over that of the first strategy, where it is another plan.
 
     Plans whose times differ by less than the noise are measured again, in turns.
