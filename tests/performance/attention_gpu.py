@@ -15,6 +15,7 @@ without graphs. Exits with 1 if something is wrong; nothing fails for being slow
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import itertools
 import json
@@ -24,7 +25,7 @@ import statistics
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -208,7 +209,22 @@ def verify_all(small: bool) -> bool:
             good &= verify(f"{dtype} length {length}", shape, None, length % 2 == 0, backward=16 <= length < 4096)
         shape = Shape(8, 16, 4, 1500, 1500, 64, dtype)
         good &= verify(f"{dtype} more pieces than blocks", shape, None, True, backward=False)
+    if not small:
+        with tf32():
+            for dim, (name, make) in itertools.product((64, 128), MASKS.items()):
+                shape = Shape(1, 4, 2, 1024, 1024, dim, torch.float32)
+                good &= verify(f"TF32 dim {dim} {name}", shape, make(1024))
     return bool(good)
+
+
+@contextlib.contextmanager
+def tf32() -> Iterator[None]:
+    """float32 products may be rounded to TF32."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
 
 
 def sanitize() -> bool:
@@ -315,6 +331,11 @@ def measure_all() -> list[dict[str, Any]]:
         shape = Shape(16384 // length, 12, 12, length, length, 64, torch.bfloat16)
         for name, make in MASKS.items():
             rows.append(measure(f"{name} d64 b{shape.batch} s{length}", shape, make(length)))
+    for length, dim in itertools.product((512, 2048), (64, 128)):
+        shape = Shape(8, 12, 12, length, length, dim, torch.float32)
+        rows.append(measure(f"float32 d{dim} s{length}", shape))
+        with tf32():
+            rows.append(measure(f"TF32 d{dim} s{length}", shape))
     for length in (512, 2048):
         shape = Shape(8, 12, 12, length, length, 64, torch.bfloat16)
         cases: list[tuple[str, Any]] = [("dense", None), ("causal", None)]
@@ -335,7 +356,7 @@ def main() -> int:
     print(f"{torch.cuda.get_device_name(0)}, torch {torch.__version__}, CUDA {torch.version.cuda}")
     good = verify_all(small=False) & sanitize()
     rows = measure_all()
-    for name in ("dense", "causal", *MASKS, "backward"):
+    for name in ("dense", "causal", *MASKS, "float32", "TF32", "backward"):
         ratios = [row["ratio"] for row in rows if row["case"].startswith(name)]
         mean = math.exp(statistics.mean(map(math.log, ratios)))
         print(f"{name}: {mean:.2f}x in the mean, {min(ratios):.2f}x at worst")

@@ -41,6 +41,12 @@ inline Words4 load_shared(uint32_t offset) {
   return w;
 }
 
+inline uint32_t load_shared_word(uint32_t offset) {
+  uint32_t word;
+  std::memcpy(&word, shared_at(offset, 4), 4);
+  return word;
+}
+
 inline void load_shared_pair(uint32_t offset, uint32_t* words) {
   std::memcpy(words, shared_at(offset, 8), 8);
 }
@@ -169,6 +175,27 @@ void mma_16816(float* c, const uint32_t* a, const uint32_t* b) {
 
 inline void mma_1688(float* c, const uint32_t* a, uint32_t b) {
   multiply_warp<Float16, 8>(c, a, &b);
+}
+
+// Rounds to nearest, ties away from zero.
+inline uint32_t to_tf32(float x) {
+  return (bits_of(x) + 0x1000u) & 0xffffe000u;
+}
+
+// mma.m16n8k8 with .tf32.
+inline void mma_1688_tf32(float* c, const uint32_t* a, const uint32_t* b) {
+  const uint32_t words[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
+  const auto lanes = emulation::exchange(words, 6);
+  const int lane = threadIdx.x % 32;
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+    double sum = 0;
+    for (int k = 0; k < 8; ++k) {
+      const float left = from_bits(lanes[row % 8 * 4 + k % 4][row / 8 + k / 4 * 2]);
+      sum += static_cast<double>(left) * from_bits(lanes[column * 4 + k % 4][4 + k / 4]);
+    }
+    c[i] = static_cast<float>(c[i] + sum);
+  }
 }
 
 // mma.m8n8k4: a's row, and b's column or row, belong to a lane of the quad-pair, the accumulators as tabled.

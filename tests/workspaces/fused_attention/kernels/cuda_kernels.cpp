@@ -14,7 +14,7 @@ namespace {
 
 template <class F, class T, int D, int kWarpRows>
 int run(CallForTest& test) {
-  test.cut(MmaShape<D, kWarpRows>::kRows);
+  test.cut(MmaShape<T, D, kWarpRows>::kRows);
   test.run(kThreads, [](const Call& call) {
     if (Scaling(call.p).by_element) {
       attend_tile<F, T, D, kWarpRows, true>(call, 0);
@@ -27,7 +27,7 @@ int run(CallForTest& test) {
 
 template <class F, class T>
 int run(CallForTest& test, bool tall) {
-  if (test.call.p.head_dim > 128) return tall ? 1 : run<F, T, 256, 16>(test);
+  if (test.call.p.head_dim > 128) return tall || sizeof(T) == 4 ? 1 : run<F, T, 256, 16>(test);
   if (test.call.p.head_dim > 64) return tall ? run<F, T, 128, 32>(test) : run<F, T, 128, 16>(test);
   return tall ? run<F, T, 64, 32>(test) : run<F, T, 64, 16>(test);
 }
@@ -79,10 +79,10 @@ extern "C" void attend_simt(void** tensors, const int64_t* numbers, float scale,
 }
 
 // What plan_attention says, as [tensor_cores, by_element, dims, warp_rows, rows].
-extern "C" void plan(const int64_t* numbers, float scale, int architecture, int multiprocessors, int64_t* out) {
+extern "C" void plan(const int64_t* numbers, float scale, int architecture, int multiprocessors, bool tf32, int64_t* out) {
   void* tensors[10] = {};
   const CallForTest test(tensors, numbers, scale, 0);
-  const LaunchPlan plan = plan_attention(test.call.p, DeviceTraits{architecture, architecture, multiprocessors, 1 << 22});
+  const LaunchPlan plan = plan_attention(test.call.p, DeviceTraits{architecture, architecture, multiprocessors, 1 << 22}, tf32);
   const int64_t fields[5] = {plan.tensor_cores, plan.by_element, plan.dims, plan.warp_rows, plan.rows};
   std::copy(fields, fields + 5, out);
 }
@@ -130,6 +130,7 @@ extern "C" int64_t classified(void** tensors, const int64_t* numbers, int rows, 
 extern "C" int attend_mma(void** tensors, const int64_t* numbers, float scale, int capability, int tall, int mode) {
   CallForTest test(tensors, numbers, scale, mode);
   const bool bfloat = test.call.p.dtype == DataType::kBFloat16;
+  if (test.call.p.dtype == DataType::kFloat32) return run<Tf32Fragments, float>(test, tall != 0);
   if (capability == 80) {
     return bfloat ? run<RowFragments<BFloat16, true>, BFloat16>(test, tall != 0)
                   : run<RowFragments<Float16, true>, Float16>(test, tall != 0);

@@ -22,6 +22,7 @@ HOPPER_SCORES = 64  # of a thread in each tile
 CAPABILITIES = {
     "attend_float16": ["75", "86"],
     "attend_bfloat16": ["80", "90", "120"],
+    "attend_float32": ["80"],
     "attend_simt": ["75", "100a"],
     "launch": ["90"],
     HOPPER: ["90a"],
@@ -113,6 +114,7 @@ def resources(report):
         ("bfloat16", "80", ["mma.sync.aligned.m16n8k16.row.col.f32.bf16", "cvt.rn.bf16x2.f32", "cp.async.cg.shared"]),
         ("bfloat16", "90", []),
         ("bfloat16", "120", []),
+        ("float32", "80", ["mma.sync.aligned.m16n8k8.row.col.f32.tf32", "cvt.rna.tf32.f32", "cp.async.cg.shared"]),
     ],
 )
 def test_the_tensor_core_kernels_fit_the_registers(compiled, source, capability, instructions):

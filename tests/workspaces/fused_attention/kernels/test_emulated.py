@@ -24,6 +24,7 @@ from tests.support.kernel_calls import DTYPES, MASK_KINDS, cuda_numbers, hopper_
 
 FLOAT, BFLOAT, HALF = DTYPES
 ROUNDING = {FLOAT: 2**-24, BFLOAT: 2**-8, HALF: 2**-11}
+TF32 = 2**-11
 # Compute capability of the fragments (0: CUDA cores), and whether a warp takes 32 rows.
 CUDA = {
     "cores": (0, 0),
@@ -32,6 +33,8 @@ CUDA = {
     "sm_75 32 rows": (75, 1),
     "sm_80": (80, 0),
     "sm_80 32 rows": (80, 1),
+    "tf32": (80, 0),
+    "tf32 32 rows": (80, 1),
 }
 TILE = 128  # Hopper's query rows, and keys
 BLOCKS = 3  # Hopper's thread blocks: fewer than there are pieces of work
@@ -48,6 +51,8 @@ CAUSAL = pytest.mark.parametrize("is_causal", [False, True])
 def dtypes_of(kernel):
     """The dtypes that a kernel takes."""
     capability, _ = CUDA.get(kernel, (None, None))
+    if "tf32" in kernel:
+        return [FLOAT]
     if capability in (70, 75):
         return [HALF]
     return [FLOAT, BFLOAT, HALF] if capability == 0 else [BFLOAT] if "amx" in kernel else [HALF, BFLOAT]
@@ -154,14 +159,22 @@ def emulate(emulate_cuda, emulate_hopper, emulate_amx):
     return run
 
 
-def compare(out, q, k, v, mask=None, is_causal=False, scale=None, slack=2e-5):
+def multiplied(kernel, *inputs):
+    """What a kernel multiplies: float32 rounded to TF32, or what it is given."""
+    if "tf32" not in kernel:
+        return inputs
+    return [((t.view(torch.int32) + 0x1000) & ~0x1FFF).view(FLOAT) for t in inputs]
+
+
+def compare(kernel, out, q, k, v, mask=None, is_causal=False, scale=None, slack=2e-5):
     """With float64, within the rounding of weights and of the output: one key too many or too few is more.
 
     `slack` is what float32 may lose.
     """
+    q, k, v = multiplied(kernel, q, k, v)
     expected = reference.attention(q, k, v, mask, is_causal, scale)
     weighed = reference.attention(q, k, v.abs(), mask, is_causal, scale)
-    allowed = ROUNDING[out.dtype] * (1.05 * weighed + 1.01 * expected.abs()) + slack
+    allowed = (TF32 if "tf32" in kernel else ROUNDING[out.dtype]) * (1.05 * weighed + 1.01 * expected.abs()) + slack
     error = (out.double() - expected).abs()
     # Written so that a NaN fails.
     assert bool((error <= allowed).all()), f"error {error.max()}, allowed {allowed.max()}"
@@ -173,7 +186,7 @@ def check(emulate):
 
     def run(kernel, q, k, v, mask=None, *, dense=None, is_causal=False, scale=None, slack=2e-5, **options):
         out = emulate(kernel, q, k, v, mask, is_causal=is_causal, scale=scale, **options)
-        compare(out, q, k, v, mask if dense is None else dense, is_causal, scale, slack)
+        compare(kernel, out, q, k, v, mask if dense is None else dense, is_causal, scale, slack)
         return out
 
     return run
@@ -203,11 +216,11 @@ def distances(q_len, k_len):
 @KERNELS
 @CAUSAL
 def test_head_dimensions(check, tensors, kernel, is_causal):
-    # 32 rows of more than 128 dimensions do not fit a warp's registers: there is no such kernel.
+    # Of 32 rows or TF32 with more than 128 dimensions there is no kernel: it would not fit the registers.
     dims = (8, 64, 72, 128) if kernel == "hopper" else (1, 40, 64, 72, 128, 129, 256)
     q_len, k_len = (140, 200) if kernel == "hopper" else (35, 67)
     for dtype in dtypes_of(kernel):
-        for dim in dims[:5] if CUDA.get(kernel, (0, 0))[1] else dims:
+        for dim in dims[:5] if "tf32" in kernel or "32 rows" in kernel else dims:
             inputs = tensors(dtype, batch=1, heads=1, q_len=q_len, k_len=k_len, dim=dim)
             check(kernel, *inputs, is_causal=is_causal, twice=True)
 
@@ -231,7 +244,7 @@ def test_grouped_heads_batches_and_strides(check, tensors, kernel):
         check(kernel, q[..., 1:], k[:, :, :80, 1:], v[:, :, :80, :63])
 
 
-@pytest.mark.parametrize("kernel", ["cores", "sm_75", "sm_80", "amx"])
+@pytest.mark.parametrize("kernel", ["cores", "sm_75", "sm_80", "tf32", "amx"])
 @pytest.mark.parametrize("shape", [(1, 1, 70, 70), (2, 1, 1, 70), (2, 2, 70, 1)], ids=str)
 def test_additive_masks(check, tensors, kernel, shape):
     dtype = dtypes_of(kernel)[-1]
@@ -340,7 +353,7 @@ def test_packed_sequences(emulate, tensors, kernel, is_causal, dim):
                 seen = seen.tril() if is_causal else seen
                 assert torch.equal(out[0, 0, rows].isnan().all(-1), seen.any(-1))
             else:
-                compare(out[:, :, rows], *own, None if structure is None else dense, is_causal)
+                compare(kernel, out[:, :, rows], *own, None if structure is None else dense, is_causal)
 
 
 @KERNELS
@@ -372,12 +385,12 @@ def test_huge_tiny_and_rising_scores(check, emulate, tensors, kernel):
         larger = (k * factors).to(k.dtype)
         check(kernel, q, larger, v, slack=1e-3)
     # Scores in the tens of thousands carry float32's own rounding, so that torch's error is the measure.
-    q, k = q * 30, k * 30
+    q, k = multiplied(kernel, q * 30, k * 30)
     expected = reference.attention(q, k, v, scale=1.0)
     theirs = torch.nn.functional.scaled_dot_product_attention(q.float(), k.float(), v.float(), scale=1.0)
     out = emulate(kernel, q, k, v, scale=1.0)
     error, torchs_error = ((one.double() - expected).abs().max() for one in (out, theirs))
-    assert error <= 2 * torchs_error + 2 * ROUNDING[q.dtype] * v.abs().max()
+    assert error <= 2 * torchs_error + 2 * (TF32 if "tf32" in kernel else ROUNDING[q.dtype]) * v.abs().max()
 
 
 def test_keys_that_nobody_sees_do_not_matter_to_amx(emulate, tensors):
@@ -428,7 +441,7 @@ def test_random_calls(
         options = {"structure": codes.band(*edges), "mask": boolean, "dense": in_band & boolean}
     elif kind == "additive" and kernel != "hopper":
         options = {"mask": torch.randn(q_len, k_len).masked_fill(~boolean, -math.inf)}
-    elif kind == "alibi" and kernel not in ("sm_70", "sm_75 32 rows", "sm_80 32 rows"):
+    elif kind == "alibi" and kernel != "sm_70" and "32 rows" not in kernel:
         slopes = random(heads, seed=seed)
         options = {"alibi": slopes, "dense": -slopes[:, None, None].double() * distance.abs()}
     elif kind == "scale":
@@ -469,12 +482,13 @@ def test_the_cpu_kernel_under_qemu(csrc, tmp_path, processor):
         assert "avx2" in done.stdout
 
 
-@pytest.mark.parametrize("kernel", ["sm_70", "sm_80", "sm_80 32 rows", "hopper", "amx"])
+@pytest.mark.parametrize("kernel", ["sm_70", "sm_80", "sm_80 32 rows", "tf32", "hopper", "amx"])
 def test_log_sum_exps(emulate, tensors, kernel):
     q, k, v = tensors(dtypes_of(kernel)[0], heads=2, kv_heads=1, q_len=140, k_len=150, dim=64)
     lse = torch.full((2, 2, 140), math.nan)
     emulate(kernel, q, k, v, structure=codes.both(codes.band(-40, 3), codes.row_range(2, 140)), lse=lse)
     hidden = (distances(140, 150) < -40) | (distances(140, 150) > 3)
+    q, k = multiplied(kernel, q, k)
     scores = (q.double() @ k.double().mT / 8).masked_fill(hidden, -math.inf)
     expected = torch.logsumexp(scores, -1) / math.log(2)
     expected[..., :2] = math.inf  # no key

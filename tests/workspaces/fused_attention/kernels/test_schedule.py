@@ -32,14 +32,17 @@ def hopper(compile_cpp):
 
 
 def test_the_choice_of_a_cuda_kernel(cuda):
-    def plan(dtype, dim, architecture, *, batch=1, alibi=False):
+    def plan(dtype, dim, architecture, *, batch=1, alibi=False, tf32=False):
         q = torch.empty(batch, 12, 512, dim, dtype=dtype)
         numbers, _ = cuda_numbers(q, q, q, q, torch.zeros(1, 1, 1, 512) if alibi else None, False)
         fields = (ctypes.c_int64 * 5)()
-        cuda.plan(numbers, ctypes.c_float(0.1), architecture, 108, fields)
+        cuda.plan(numbers, ctypes.c_float(0.1), architecture, 108, tf32, fields)
         return dict(zip(("tensor_cores", "by_element", "dims", "warp_rows", "rows"), fields, strict=True))
 
-    assert plan(torch.float32, 64, 90)["tensor_cores"] == 0
+    # float32 is rounded only where torch may round it.
+    assert [plan(torch.float32, 64, 90, tf32=allowed)["tensor_cores"] for allowed in (False, True)] == [0, 1]
+    assert not plan(torch.float32, 64, 75, tf32=True)["tensor_cores"]
+    assert not plan(torch.float32, 129, 80, tf32=True)["tensor_cores"]
     assert plan(torch.bfloat16, 64, 75) == dict(tensor_cores=0, by_element=0, dims=64, warp_rows=0, rows=64)
     assert plan(torch.bfloat16, 65, 86)["dims"] == 128
     few, many = plan(torch.float16, 64, 80), plan(torch.float16, 64, 80, batch=16)

@@ -1,4 +1,6 @@
 // The CUDA-core kernel: for float32, and for what the tensor cores of an architecture do not multiply.
+#include <type_traits>
+
 #include "launch.h"
 #include "simt_kernel.cuh"
 
@@ -12,24 +14,9 @@ constexpr int kArchitecture = __CUDA_ARCH__;
 constexpr int kArchitecture = 0;
 #endif
 
-// The kernels that plan_attention may request, in all shapes.
+// The first architecture on which plan_attention requests no kernel of a type.
 template <class T>
-struct TensorCores;
-
-template <>
-struct TensorCores<float> {
-  static constexpr int kSince = 1 << 20;
-};
-
-template <>
-struct TensorCores<Float16> {
-  static constexpr int kSince = 750;
-};
-
-template <>
-struct TensorCores<BFloat16> {
-  static constexpr int kSince = 800;
-};
+constexpr int kUntil = sizeof(T) == 4 ? 1 << 20 : std::is_same<T, Float16>::value ? 750 : 800;
 
 template <bool kCompiled>
 struct Attend {
@@ -47,7 +34,7 @@ struct Attend<false> {
 
 template <class T, int D>
 __global__ void __launch_bounds__(kSimtThreads) attend_simt_kernel(const Call call) {
-  Attend<(kArchitecture < TensorCores<T>::kSince)>::template run<T, D>(call);
+  Attend<(kArchitecture < kUntil<T>)>::template run<T, D>(call);
 }
 
 template <class T, int D>

@@ -14,7 +14,7 @@
 
 namespace fused_attention {
 
-// Rows of D 16-bit elements in shared memory, in chunks of 16 bytes. The chunks of a row are permuted by its number,
+// Rows of D 16-bit units in shared memory, in chunks of 16 bytes. The chunks of a row are permuted by its number,
 // so that the same chunk of eight successive rows lies in eight different groups of banks.
 template <int D>
 struct SharedRows {
@@ -94,6 +94,66 @@ struct RowFragments {
     words[1] = pack<T>(first[2], first[3]);
     words[2] = pack<T>(second[0], second[1]);
     words[3] = pack<T>(second[2], second[3]);
+  }
+};
+
+// float32 rounded to TF32, from compute capability 8.0 on: m16n8k8. An element is two units. Lane l's columns of the
+// weights, 2 * (l % 4) and one more, meet columns l % 4 and l % 4 + 4 of the left operand, so the values' rows are
+// permuted in the same way.
+struct Tf32Fragments : RowFragments<BFloat16, true> {
+  static constexpr int kLeftWords = 8, kRightWords = 4;
+
+  template <int D>
+  FA_HOST_DEVICE static uint32_t keys_at(const SharedRows<D>& keys, int lane) {
+    return keys.at(lane % 8, lane / 8);
+  }
+  template <int D>
+  FA_HOST_DEVICE static uint32_t values_at(const SharedRows<D>& values, int lane) {
+    return values.at(2 * (lane % 4), lane / 16) + lane / 4 % 4 * 4;
+  }
+
+  __device__ static void load_rounded(uint32_t at, uint32_t* words) {
+    load_matrices(at, words);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) words[i] = to_tf32(from_bits(words[i]));
+  }
+
+  template <int D>
+  __device__ static void load_left(uint32_t at, int m, int k, uint32_t* words) {
+#pragma unroll
+    for (int step = 0; step < 2; ++step) {
+      load_rounded((at ^ (k * 64 + step * 32)) + m * 16 * SharedRows<D>::kRowBytes, words + 4 * step);
+    }
+  }
+
+  template <int D>
+  __device__ static void load_keys(uint32_t at, int n, int k, uint32_t* words) {
+#pragma unroll
+    for (int block = 0; block < 2; ++block) {
+      load_rounded((at ^ (k * 64)) + (n * 16 + block * 8) * SharedRows<D>::kRowBytes, words + 4 * block);
+    }
+  }
+
+  template <int D>
+  __device__ static void load_values(uint32_t at, int k, int n, uint32_t* words) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int block = i / 4, row = k * 16 + i / 2 % 2 * 8 + i % 2;
+      const uint32_t from = (at ^ (n * 64 + block * 32 + i % 2 * 16)) + row * SharedRows<D>::kRowBytes;
+      words[i] = to_tf32(from_bits(load_shared_word(from)));
+    }
+  }
+
+  __device__ static void multiply(float* c, const uint32_t* a, const uint32_t* b) {
+    mma_1688_tf32(c, a, b);
+    mma_1688_tf32(c, a + 4, b + 2);
+  }
+  __device__ static void multiply_keys(float* c, const uint32_t* a, const uint32_t* b) { multiply(c, a, b); }
+  __device__ static void multiply_values(float* c, const uint32_t* a, const uint32_t* b) { multiply(c, a, b); }
+
+  __device__ static void to_left(const float* first, const float* second, int, uint32_t* words) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) words[i] = to_tf32((i < 4 ? first : second)[i % 2 * 2 + i / 2 % 2]);
   }
 };
 
@@ -186,5 +246,17 @@ struct QuadPairFragments {
     }
   }
 };
+
+// Stores two neighbouring elements of a row as T.
+template <class T, int D>
+__device__ inline void store_pair(T, const SharedRows<D>& rows, int row, int column, float first, float second) {
+  store_shared(rows.at(row, column / 8) + column % 8 * 2, pack<T>(first, second));
+}
+template <int D>
+__device__ inline void store_pair(float, const SharedRows<D>& rows, int row, int column, float first, float second) {
+  const uint32_t at = rows.at(row, column / 4) + column % 4 * 4;
+  store_shared(at, bits_of(first));
+  store_shared(at + 4, bits_of(second));
+}
 
 }  // namespace fused_attention

@@ -30,7 +30,7 @@ struct Differentiate<false> {
 
 template <class T>
 struct HasGradients {
-  static constexpr bool value = kArchitecture >= TensorCores<T>::kSince && kArchitecture >= 750;
+  static constexpr bool value = kArchitecture >= kProductsSince<T> && kArchitecture >= 750;
 };
 
 template <class T>

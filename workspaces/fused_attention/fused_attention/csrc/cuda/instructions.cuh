@@ -43,6 +43,12 @@ __device__ inline Words4 load_shared(uint32_t offset) {
   return w;
 }
 
+__device__ inline uint32_t load_shared_word(uint32_t offset) {
+  uint32_t word;
+  asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(offset) : "memory");
+  return word;
+}
+
 __device__ inline void load_shared_pair(uint32_t offset, uint32_t* words) {
   asm volatile("ld.shared.v2.b32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "r"(offset) : "memory");
 }
@@ -161,6 +167,25 @@ __device__ inline void mma_1688(float* c, const uint32_t* a, uint32_t b) {
   asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(b));
+#endif
+}
+
+// The bits of x rounded to TF32: 8 bits of exponent, 10 of mantissa.
+__device__ inline uint32_t to_tf32(float x) {
+  uint32_t bits = 0;
+#if __CUDA_ARCH__ >= 800
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+#endif
+  return bits;
+}
+
+// c += a * b of 16x8 and 8x8, TF32.
+__device__ inline void mma_1688_tf32(float* c, const uint32_t* a, const uint32_t* b) {
+#if __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #endif
 }
 

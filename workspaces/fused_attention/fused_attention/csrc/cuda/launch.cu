@@ -44,7 +44,12 @@ cudaError_t launch_attention(const Call& call, const LaunchPlan& plan, cudaStrea
   if (piece_count(call) == 0) return cudaSuccess;  // all sequences are empty, and a grid may not be
   if (piece_count(call) > kMaxGrid) return cudaErrorInvalidConfiguration;
   if (!plan.tensor_cores) return launch_simt(call, plan, stream);
-  return call.p.dtype == DataType::kBFloat16 ? launch_bfloat16(call, plan, stream) : launch_float16(call, plan, stream);
+  switch (call.p.dtype) {
+    case DataType::kFloat32: return launch_float32(call, plan, stream);
+    case DataType::kBFloat16: return launch_bfloat16(call, plan, stream);
+    case DataType::kFloat16: return launch_float16(call, plan, stream);
+  }
+  return cudaErrorInvalidValue;
 }
 
 cudaError_t launch_gradients(const GradientCall& c, cudaStream_t stream) {

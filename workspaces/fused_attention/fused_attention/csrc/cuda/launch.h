@@ -20,6 +20,7 @@ cudaError_t launch_gradients(const GradientCall& call, cudaStream_t stream);
 
 // The parts of these two, compiled one by one.
 cudaError_t launch_simt(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
+cudaError_t launch_float32(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
 cudaError_t launch_float16(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
 cudaError_t launch_bfloat16(const Call& call, const LaunchPlan& plan, cudaStream_t stream);
 cudaError_t launch_gradients_float16(const GradientCall& call, cudaStream_t stream);

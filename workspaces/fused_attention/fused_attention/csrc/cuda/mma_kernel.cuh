@@ -5,7 +5,7 @@
 
 namespace fused_attention {
 
-// Copies `count` rows of head_dim elements to shared memory, with zeros beyond them; in chunks of 16 bytes if
+// Copies `count` rows of head_dim 16-bit units to shared memory, with zeros beyond them; in chunks of 16 bytes if
 // `vectors`.
 template <int D, int kRows>
 __device__ inline void load_rows(const uint16_t* rows, int64_t stride, int count, int head_dim, bool vectors,
@@ -36,14 +36,14 @@ __device__ inline void load_rows(const uint16_t* rows, int64_t stride, int count
   }
 }
 
-// Negates the elements that this thread has loaded with load_rows.
+// Negates the elements that this thread has loaded with load_rows; `signs`: their bits in a word.
 template <int D, int kRows>
-__device__ inline void negate_rows(const SharedRows<D>& shared) {
+__device__ inline void negate_rows(const SharedRows<D>& shared, uint32_t signs) {
   constexpr int kChunks = D / 8;
   for (int row = threadIdx.x / kChunks; row < kRows; row += kThreads / kChunks) {
     const uint32_t at = shared.at(row, threadIdx.x % kChunks);
     Words4 words = load_shared(at);
-    for (int i = 0; i < 4; ++i) words.x[i] ^= 0x80008000u;
+    for (int i = 0; i < 4; ++i) words.x[i] ^= signs;
     store_shared(at, words);
   }
 }
@@ -52,7 +52,8 @@ __device__ inline void negate_rows(const SharedRows<D>& shared) {
 // Scaling::by_element; as a template argument it costs no registers where it is false.
 template <class F, class T, int D, int kWarpRows, bool kByElement>
 __device__ inline void attend_tile(const Call& call, uint32_t shared) {
-  using S = MmaShape<D, kWarpRows>;
+  using S = MmaShape<T, D, kWarpRows>;
+  constexpr int kUnits = S::kUnits, kSize = sizeof(T) / 2;
   const AttentionParams& p = call.p;
   const Piece piece = piece_of(call, block_index());
   const Sequence sequence = sequence_of(p, piece.batch);
@@ -60,17 +61,16 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
   const int rows = sequence.q_len - first_row;
   if (rows <= 0) return;
 
-  const SharedRows<D> q_rows{shared}, k_rows{shared + S::kRows * D * 2}, v_rows{k_rows.base + S::kKeys * D * 2};
+  const SharedRows<kUnits> q_rows{shared}, k_rows{shared + S::kRows * kUnits * 2};
+  const SharedRows<kUnits> v_rows{k_rows.base + S::kKeys * kUnits * 2};
   const int64_t kv_head = p.kv_head(piece.head);
-  const uint16_t* q = rows_of(static_cast<const uint16_t*>(p.q), p.q_strides, piece.batch, piece.head) +
-                      (sequence.q_begin + first_row) * p.q_strides.row;
-  const uint16_t* k = rows_of(static_cast<const uint16_t*>(p.k), p.k_strides, piece.batch, kv_head) +
-                      sequence.k_begin * p.k_strides.row;
-  const uint16_t* v = rows_of(static_cast<const uint16_t*>(p.v), p.v_strides, piece.batch, kv_head) +
-                      sequence.k_begin * p.v_strides.row;
-  const auto load_keys = [&](const Step& step) {
-    load_rows<D, S::kKeys>(k + step.key * p.k_strides.row, p.k_strides.row, sequence.k_len - step.key, p.head_dim,
-                           call.vectors, k_rows);
+  const T* q = rows_of(static_cast<const T*>(p.q), p.q_strides, piece.batch, piece.head) +
+               (sequence.q_begin + first_row) * p.q_strides.row;
+  const T* k = rows_of(static_cast<const T*>(p.k), p.k_strides, piece.batch, kv_head) + sequence.k_begin * p.k_strides.row;
+  const T* v = rows_of(static_cast<const T*>(p.v), p.v_strides, piece.batch, kv_head) + sequence.k_begin * p.v_strides.row;
+  const auto load_step = [&](const T* rows, int64_t stride, const Step& step, const SharedRows<kUnits>& shared_rows) {
+    load_rows<kUnits, S::kKeys>(reinterpret_cast<const uint16_t*>(rows + step.key * stride), stride * kSize,
+                                sequence.k_len - step.key, p.head_dim * kSize, call.vectors, shared_rows);
   };
 
   const Steps<S::kKeys> steps(call, piece, sequence, first_row + (rows < S::kRows ? rows : S::kRows) - 1);
@@ -78,15 +78,15 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
   WarpAttention<F, T, D, kWarpRows> warp(threadIdx.x, q_rows, k_rows, v_rows);
   Step step = {0, kFullTile};
   bool more = steps.at(0, &step);
-  load_rows<D, S::kRows>(q, p.q_strides.row, rows, p.head_dim, call.vectors, q_rows);
-  if (more) load_keys(step);
+  load_rows<kUnits, S::kRows>(reinterpret_cast<const uint16_t*>(q), p.q_strides.row * kSize, rows, p.head_dim * kSize,
+                              call.vectors, q_rows);
+  if (more) load_step(k, p.k_strides.row, step, k_rows);
   wait_for_copies();
-  if (scaling.negate_query) negate_rows<D, S::kRows>(q_rows);
+  if (scaling.negate_query) negate_rows<kUnits, S::kRows>(q_rows, kSize == 2 ? 0x80000000u : 0x80008000u);
   __syncthreads();
   warp.load_query();
   for (int i = 0; more; ++i) {
-    load_rows<D, S::kKeys>(v + step.key * p.v_strides.row, p.v_strides.row, sequence.k_len - step.key, p.head_dim,
-                           call.vectors, v_rows);
+    load_step(v, p.v_strides.row, step, v_rows);
     warp.score();
     if (kByElement) {
       warp.add_bias(call, piece, sequence, step, first_row, scaling.element);
@@ -96,7 +96,7 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
     wait_for_copies();
     __syncthreads();  // the values have arrived, and every warp is done with these keys
     more = steps.at(i + 1, &step);
-    if (more) load_keys(step);
+    if (more) load_step(k, p.k_strides.row, step, k_rows);
     warp.update_softmax(scaling.unit);
     warp.add_values();
     wait_for_copies();
@@ -109,9 +109,10 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
   float* const lse = p.lse == nullptr ? nullptr : p.of_head(p.lse, same.batch, same.head) + tile_begin;
   warp.normalise(q_rows, lse, tile_rows);
   __syncwarp();
-  uint16_t* out = rows_of(static_cast<uint16_t*>(p.out), p.out_strides, same.batch, same.head) +
-                  (again.q_begin + tile_begin) * p.out_strides.row;
-  store_rows<D, kWarpRows>(q_rows, warp.warp_row, out, p.out_strides.row, tile_rows, p.head_dim, call.vectors);
+  T* out = rows_of(static_cast<T*>(p.out), p.out_strides, same.batch, same.head) +
+           (again.q_begin + tile_begin) * p.out_strides.row;
+  store_rows<kUnits, kWarpRows>(q_rows, warp.warp_row, reinterpret_cast<uint16_t*>(out), p.out_strides.row * kSize,
+                                tile_rows, p.head_dim * kSize, call.vectors);
 }
 
 }  // namespace fused_attention

@@ -1,6 +1,8 @@
 // The tensor-core kernel of one type: what each architecture compiles, and the choice for a LaunchPlan.
 #pragma once
 
+#include <type_traits>
+
 #include "launch.h"
 #include "mma_kernel.cuh"
 
@@ -12,31 +14,26 @@ constexpr int kArchitecture = __CUDA_ARCH__;
 constexpr int kArchitecture = 0;  // the host pass
 #endif
 
-// The first architecture with tensor-core products of a type.
+// The first architecture with tensor-core products of a type; of float32 as TF32.
 template <class T>
-struct TensorCores;
-
-template <>
-struct TensorCores<Float16> {
-  static constexpr int kSince = 700;
-};
-
-template <>
-struct TensorCores<BFloat16> {
-  static constexpr int kSince = 800;
-};
+constexpr int kProductsSince = std::is_same<T, Float16>::value ? 700 : 800;
 
 // The kernels that plan_attention may request; one that an architecture does not use compiles to an empty kernel.
 template <class T, int D, int kWarpRows, bool kByElement>
 struct IsCompiled {
   static constexpr bool kQuadPairs = kArchitecture < 750;
   static constexpr bool value =
-      kArchitecture >= TensorCores<T>::kSince && (!kQuadPairs || (kWarpRows == 32 && !kByElement));
+      kArchitecture >= kProductsSince<T> && D * sizeof(T) <= 512 && (!kQuadPairs || (kWarpRows == 32 && !kByElement));
 };
 
 template <bool kQuadPairs, class T>
 struct ChooseFragments {
   using Type = RowFragments<T, (kArchitecture >= 800)>;
+};
+
+template <>
+struct ChooseFragments<false, float> {
+  using Type = Tf32Fragments;
 };
 
 template <class T>
@@ -67,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) attend_mma_kernel(const Call call) {
 
 template <class T, int D, int kWarpRows, bool kByElement>
 cudaError_t launch_mma(const Call& call, cudaStream_t stream) {
-  constexpr int kBytes = MmaShape<D, kWarpRows>::kSharedBytes;
+  constexpr int kBytes = MmaShape<T, D, kWarpRows>::kSharedBytes;
   const auto kernel = attend_mma_kernel<T, D, kWarpRows, kByElement>;
   if (kBytes > 48 * 1024) {
     // Without a request, a block gets 48 KB on every GPU.

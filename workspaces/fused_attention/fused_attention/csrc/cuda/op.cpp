@@ -1,4 +1,5 @@
 // fused_attention's operators on CUDA devices.
+#include <ATen/Context.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -57,7 +58,9 @@ void launch(const AttentionParams& params, at::Device device) {
 #ifdef FUSED_ATTENTION_HOPPER
   if (launch_on_hopper(params, traits, stream)) return;
 #endif
-  const LaunchPlan plan = plan_attention(params, traits);
+  // float32 is rounded to TF32 where torch's matrix products may be.
+  const bool tf32 = params.dtype == DataType::kFloat32 && at::globalContext().allowTF32CuBLAS();
+  const LaunchPlan plan = plan_attention(params, traits, tf32);
   const DeviceLists lists = make_lists(params, plan.rows, kTileKeys, stream);
   C10_CUDA_CHECK(launch_attention(make_call(params, lists.view, plan, traits), plan, stream));
 }

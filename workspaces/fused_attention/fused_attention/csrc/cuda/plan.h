@@ -21,15 +21,15 @@ struct LaunchPlan {
   int rows;         // of a query tile
 };
 
-// Tensor cores multiply binary16 from 7.0 on and bfloat16 from 8.0 on. With 32 rows a warp, each key read from shared
+// Tensor cores multiply binary16 from 7.0 on, bfloat16 and, if `tf32` allows it, float32 from 8.0 on. With 32 rows a warp, each key read from shared
 // memory serves twice as many products; used if there are enough query tiles to fill the GPU.
-inline LaunchPlan plan_attention(const AttentionParams& p, const DeviceTraits& device) {
+inline LaunchPlan plan_attention(const AttentionParams& p, const DeviceTraits& device, bool tf32) {
   LaunchPlan plan{};
   plan.by_element = Scaling(p).by_element;
   plan.dims = p.head_dim <= 64 ? 64 : p.head_dim <= 128 ? 128 : 256;
-  const bool is_half = p.dtype == DataType::kFloat16, is_bfloat = p.dtype == DataType::kBFloat16;
+  const bool is_half = p.dtype == DataType::kFloat16, is_float = p.dtype == DataType::kFloat32;
   const bool quad_pairs = device.architecture < 75;  // these always have 32 rows a warp
-  plan.tensor_cores = (is_half && device.architecture >= 70) || (is_bfloat && device.architecture >= 80);
+  plan.tensor_cores = device.architecture >= (is_half ? 70 : 80) && (!is_float || (tf32 && plan.dims <= 128));
   if (quad_pairs && (plan.by_element || plan.dims == 256)) plan.tensor_cores = false;
   if (!plan.tensor_cores) {
     plan.rows = plan.dims == 64 ? 64 : plan.dims == 128 ? 32 : 16;

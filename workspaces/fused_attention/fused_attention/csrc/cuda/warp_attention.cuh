@@ -11,15 +11,16 @@ namespace fused_attention {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 
-// How a head dimension padded to D is cut: each warp takes kWarpRows rows, kKeys keys at a time.
-template <int D, int kWarpRows>
+// How a head dimension of T padded to D is cut: each warp takes kWarpRows rows, kKeys keys at a time.
+template <class T, int D, int kWarpRows>
 struct MmaShape {
+  static constexpr int kUnits = D * sizeof(T) / 2;  // of a row, see SharedRows
   static constexpr int kRows = kWarps * kWarpRows;
   // Beside the kWarpRows * D / 32 outputs, 255 registers have room for 64 keys' scores and the queries, or for 32 keys'
   // scores with the queries read again for each step.
-  static constexpr bool kQueryInRegisters = kWarpRows * D <= 2048;
+  static constexpr bool kQueryInRegisters = kWarpRows * kUnits <= 2048;
   static constexpr int kKeys = kQueryInRegisters ? 64 : 32;
-  static constexpr int kSharedBytes = (kRows + 2 * kKeys) * D * 2;
+  static constexpr int kSharedBytes = (kRows + 2 * kKeys) * kUnits * 2;
 };
 
 struct Larger {
@@ -33,7 +34,8 @@ struct Sum {
 // The state of one warp: `kBlocks` blocks of F::kRows rows.
 template <class F, class T, int D, int kWarpRows>
 struct WarpAttention {
-  using S = MmaShape<D, kWarpRows>;
+  using S = MmaShape<T, D, kWarpRows>;
+  using Rows = SharedRows<S::kUnits>;
   static constexpr int kBlocks = kWarpRows / F::kRows;
   static constexpr int kKeyBlocks = S::kKeys / 8, kDimBlocks = D / 8;
   static_assert(kBlocks >= 1, "a warp has too few rows for these fragments");
@@ -46,7 +48,7 @@ struct WarpAttention {
   int lane, warp_row;
   uint32_t query_at, keys_at, values_at;
 
-  __device__ WarpAttention(int thread, const SharedRows<D>& q, const SharedRows<D>& k, const SharedRows<D>& v)
+  __device__ WarpAttention(int thread, const Rows& q, const Rows& k, const Rows& v)
       : lane(thread % 32), warp_row(thread / 32 * kWarpRows) {
     query_at = F::left_at(q, warp_row, lane);
     keys_at = F::keys_at(k, lane);
@@ -75,7 +77,7 @@ struct WarpAttention {
     for (int m = 0; m < kBlocks; ++m) {
 #pragma unroll
       for (int k = 0; k < (S::kQueryInRegisters ? D / 16 : 0); ++k) {
-        F::template load_left<D>(query_at, m, k, query[m][k]);
+        F::template load_left<S::kUnits>(query_at, m, k, query[m][k]);
       }
     }
   }
@@ -94,12 +96,12 @@ struct WarpAttention {
       uint32_t left[kBlocks][F::kLeftWords];
 #pragma unroll
       for (int m = 0; m < kBlocks; ++m) {
-        if (!S::kQueryInRegisters) F::template load_left<D>(query_at, m, k, left[m]);
+        if (!S::kQueryInRegisters) F::template load_left<S::kUnits>(query_at, m, k, left[m]);
       }
 #pragma unroll
       for (int n = 0; n < kKeyBlocks; n += 2) {
         uint32_t right[2 * F::kRightWords];
-        F::template load_keys<D>(keys_at, n / 2, k, right);
+        F::template load_keys<S::kUnits>(keys_at, n / 2, k, right);
 #pragma unroll
         for (int m = 0; m < kBlocks; ++m) {
           const uint32_t* words = S::kQueryInRegisters ? query[m][k] : left[m];
@@ -217,7 +219,7 @@ struct WarpAttention {
 #pragma unroll
       for (int n = 0; n < kDimBlocks; n += 2) {
         uint32_t right[2 * F::kRightWords];
-        F::template load_values<D>(values_at, k, n / 2, right);
+        F::template load_values<S::kUnits>(values_at, k, n / 2, right);
 #pragma unroll
         for (int m = 0; m < kBlocks; ++m) {
           F::multiply_values(out[m][n], weights[m], right);
@@ -229,7 +231,7 @@ struct WarpAttention {
 
   // Writes the normalised outputs to this warp's rows in shared memory, as T, and the log-sum-exps of the tile's rows
   // below `count` unless `lse` is null.
-  __device__ void normalise(const SharedRows<D>& rows, float* lse, int count) {
+  __device__ void normalise(const Rows& rows, float* lse, int count) {
 #pragma unroll
     for (int m = 0; m < kBlocks; ++m) {
       float factor[F::kSlots];
@@ -247,8 +249,8 @@ struct WarpAttention {
 #pragma unroll
         for (int i = 0; i < F::kAccumulators; i += 2) {
           const float scale = factor[F::slot(i)];
-          const uint32_t at = rows.at(tile_row(m, F::slot(i)), n) + 2 * (F::column_of(lane) + F::column(i));
-          store_shared(at, pack<T>(out[m][n][i] * scale, out[m][n][i + 1] * scale));
+          const int column = 8 * n + F::column_of(lane) + F::column(i);
+          store_pair(T(), rows, tile_row(m, F::slot(i)), column, out[m][n][i] * scale, out[m][n][i + 1] * scale);
         }
       }
     }
