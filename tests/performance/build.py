@@ -108,8 +108,11 @@ def runs(client: Client, label: str, pairs: int) -> Measure:
         gone()
         return client.seconds(*docker, "--volume", f"{client.home}:/workspace", image, "true")
 
+    name = f"run {label} true / docker run"
     try:
-        return Measure(f"run {label} true / docker run", "x", 1.25, in_pairs(ours, theirs, pairs))
+        return Measure(name, "x", 1.25, in_pairs(ours, theirs, pairs))
+    except subprocess.CalledProcessError as error:  # a variant that needs a GPU which this machine lacks
+        return Measure(name, "x", 1.25, skipped=error.output[:60])
     finally:
         gone()
 
