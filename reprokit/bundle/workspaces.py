@@ -35,7 +35,6 @@ from reprokit.untrusted.limits import DEPTH, WORKSPACE_BYTES, WORKSPACE_ENTRIES,
 from reprokit.untrusted.tar import Stream, members
 
 _LEVEL = 3
-_EXCLUDED = {"__pycache__", ".pytest_cache"}
 # A link that takes more steps than this to resolve is refused, as the kernel refuses loops.
 _MOST_STEPS = 256
 _LONGEST_PATH = 4096  # of Linux
@@ -60,7 +59,7 @@ def add_workspace(tar: ResumableTar, recipe: str) -> Part:
     with tar.begin():
         packer = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(hashed, closefd=False)  # type: ignore[arg-type]
         with packer, tarfile.open(fileobj=packer, mode="w|", format=tarfile.PAX_FORMAT) as inner:
-            pack(folder, inner, _EXCLUDED.__contains__)
+            pack(folder, inner, workspace.is_cache)
         tar.finish(path, hashed.size)
     return Part(kind="workspace", name=name, path=path, digest=hashed.digest, size=hashed.size)
 

@@ -29,8 +29,9 @@ from reprokit.host.disk import unwritable
 from reprokit.recipe.find import Target
 from reprokit.untrusted.files import Folder
 
+CACHES = ("__pycache__", ".*_cache")  # of Python, pytest, ruff and mypy
 # Not copied: builds recreate it, and it fits no other machine.
-BUILD_OUTPUT = ("__pycache__", "build", "*.egg-info", "*.so", ".pytest_cache")
+BUILD_OUTPUT = (*CACHES, "build", "*.egg-info", "*.so")
 _DAY_S = 86400
 _LARGEST = 64 << 20  # bytes of a file that is compared; reprokit's own are below 1 MiB
 
@@ -244,6 +245,10 @@ def _digests(folder: Path) -> dict[str, str]:
 
 def is_build_output(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in BUILD_OUTPUT)
+
+
+def is_cache(name: str) -> bool:
+    return any(fnmatch(name, pattern) for pattern in CACHES)
 
 
 def _record(folder: Path) -> Path:

@@ -63,6 +63,7 @@ def test_a_link_out_of_the_workspace_is_not_followed(paper, tmp_path):
 def test_a_bundled_workspace_is_copied_once(paper, tmp_path, monkeypatch):
     bundled = tmp_path / "package" / "workspaces" / "paper"
     (bundled / "__pycache__").mkdir(parents=True)
+    (bundled / ".ruff_cache").mkdir()
     (bundled / "code.py").write_text("1")
     monkeypatch.setattr(paths, "data_root", lambda: tmp_path / "package")
     copy = prepare(paper)
