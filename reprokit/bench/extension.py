@@ -15,7 +15,7 @@ from reprokit import paths
 from reprokit.bench.hardware import Execute
 from reprokit.engine import Engine
 from reprokit.errors import EngineError, UsageError, WorkFailed
-from reprokit.host.workspace import keep_up, locate
+from reprokit.host.workspace import is_build_output, keep_up, locate
 from reprokit.tarfiles import add
 from reprokit.untrusted.files import Folder
 from reprokit.untrusted.limits import SOURCES
@@ -23,7 +23,6 @@ from reprokit.untrusted.limits import SOURCES
 RECIPE = "fused-attention"
 _HOME = "opt/reprokit/extensions"
 _DONE = ".complete"
-_EXCLUDED = {"__pycache__", "build"}
 
 
 def sources(name: str = RECIPE) -> dict[str, bytes]:
@@ -47,7 +46,7 @@ def sources(name: str = RECIPE) -> dict[str, bytes]:
 
 
 def _is_source(path: str) -> bool:
-    return not _EXCLUDED & set(path.split("/")) and not path.endswith(".pyc")
+    return not any(map(is_build_output, path.split("/")))
 
 
 def digest(files: dict[str, bytes]) -> str:

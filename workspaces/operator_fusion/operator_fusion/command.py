@@ -33,66 +33,68 @@ def parser() -> argparse.ArgumentParser:
     verbs = top.add_subparsers(metavar="VERB", required=True)
 
     def verb(name: str, run: Callable[[argparse.Namespace], None], text: str) -> argparse.ArgumentParser:
-        found = verbs.add_parser(name, help=text, description=text)
-        found.set_defaults(run=run)
-        return found
+        command = verbs.add_parser(name, help=text, description=text)
+        command.set_defaults(run=run)
+        return command
 
-    found = verb("translate", _translate, "Print VALUE BIT0 SEGMENTS START END ... of each value.")
-    found.add_argument("values", metavar="VALUE", type=int, nargs="+")
-    found = verb("encode", _encode, "Print the canonical value of BIT0 SEGMENTS START END ...")
-    found.add_argument("words", metavar="NUMBER", nargs="+")
-    found = verb("generate", _generate, "Print the Python module of a plan.")
-    found.add_argument("value", metavar="VALUE", type=int)
-    _add_shape(found)
-    found = verb("tune", _tune, "Search for the fastest plan of a shape.")
-    _add_shape(found)
-    _add_measuring(found)
-    found.add_argument("--strategy", nargs="+", default=["exact"], choices=STRATEGIES, help="several are compared")
-    found.add_argument(
+    command = verb("translate", _translate, "Print VALUE BIT0 SEGMENTS START END ... of each value.")
+    command.add_argument("values", metavar="VALUE", type=int, nargs="+")
+    command = verb("encode", _encode, "Print the canonical value of BIT0 SEGMENTS START END ...")
+    command.add_argument("words", metavar="NUMBER", nargs="+")
+    command = verb("generate", _generate, "Print the Python module of a plan.")
+    command.add_argument("value", metavar="VALUE", type=int)
+    _add_shape(command)
+    command = verb("tune", _tune, "Search for the fastest plan of a shape.")
+    _add_shape(command)
+    _add_measuring(command)
+    command.add_argument("--strategy", nargs="+", default=["exact"], choices=STRATEGIES, help="several are compared")
+    command.add_argument(
         "--budget", type=_positive, default=128, help="measurements of a search; exact needs 131 at most"
     )
-    found.add_argument("--seeds", type=_positive, default=1, help="searches of each strategy, but one of exact")
-    found.add_argument("--plot", metavar="FILE", help="write best-so-far by number of measurements as PNG")
-    found = verb("measure", _measure, "Make measurements by name, and print their records.")
-    _add_shape(found)
-    _add_measuring(found)
-    found.add_argument("jobs", metavar="JOB", nargs="+", help="such as 'plan 41115', 'part 3 7 1' or 'versus 0 41115'")
-    found = verb("baselines", _baselines, "Compare a plan with eager, compiled and other layers, in turns.")
-    _add_shape(found)
-    _add_measuring(found)
-    found.add_argument("--plan", metavar="VALUE", type=int, help="the best of --results unless given")
-    found = verb("train", _train, "Train the predictor on a file of lines BITS VALUE.")
-    found.add_argument("file", metavar="FILE")
-    found.add_argument("--model", metavar="FILE", required=True, help="where to save it")
-    found.add_argument("--seed", type=int, default=0, help="of the held-out fifth")
-    found = verb("predict", _predict, "Print the predicted value of a plan, and 1 (high performance) or 0.")
-    found.add_argument("bits", metavar="BITS", nargs="+", help="16 characters 0 or 1")
-    found.add_argument("--model", metavar="FILE", required=True)
+    command.add_argument("--seeds", type=_positive, default=1, help="searches of each strategy, but one of exact")
+    command.add_argument("--plot", metavar="FILE", help="write best-so-far by number of measurements as PNG")
+    command = verb("measure", _measure, "Measure what is named, and print the records.")
+    _add_shape(command)
+    _add_measuring(command)
+    command.add_argument(
+        "jobs", metavar="JOB", nargs="+", help="such as 'plan 41115', 'part 3 7 1' or 'versus 0 41115'"
+    )
+    command = verb("baselines", _baselines, "Compare a plan with eager, compiled and other layers, in turns.")
+    _add_shape(command)
+    _add_measuring(command)
+    command.add_argument("--plan", metavar="VALUE", type=int, help="the best of --results unless given")
+    command = verb("train", _train, "Train the predictor on a file of lines BITS VALUE.")
+    command.add_argument("file", metavar="FILE")
+    command.add_argument("--model", metavar="FILE", required=True, help="where to save it")
+    command.add_argument("--seed", type=int, default=0, help="of the held-out fifth")
+    command = verb("predict", _predict, "Print the predicted value of a plan, and 1 (high performance) or 0.")
+    command.add_argument("bits", metavar="BITS", nargs="+", help="16 characters 0 or 1")
+    command.add_argument("--model", metavar="FILE", required=True)
     return top
 
 
-def _add_shape(found: argparse.ArgumentParser) -> None:
-    found.add_argument("--batch", type=_positive, default=8)
-    found.add_argument("--seq", type=_positive, default=256)
-    found.add_argument("--mask", choices=MASKS, default="strided")
-    found.add_argument("--heads", type=_positive, default=12)
-    found.add_argument("--head-size", type=_positive, default=64)
-    found.add_argument("--layers", type=_positive, default=1)
-    found.add_argument(
+def _add_shape(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--batch", type=_positive, default=8)
+    command.add_argument("--seq", type=_positive, default=256)
+    command.add_argument("--mask", choices=MASKS, default="strided")
+    command.add_argument("--heads", type=_positive, default=12)
+    command.add_argument("--head-size", type=_positive, default=64)
+    command.add_argument("--layers", type=_positive, default=1)
+    command.add_argument(
         "--window", type=_positive, help="keys on each side, of masks with a window; seq / 16 unless given"
     )
-    found.add_argument("--dtype", choices=DTYPES, default="float32")
-    found.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    command.add_argument("--dtype", choices=DTYPES, default="float32")
+    command.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
 
 
-def _add_measuring(found: argparse.ArgumentParser) -> None:
-    found.add_argument("--threads", type=_positive, help="of torch; with 1, CPU time is measured and not the clock's")
-    found.add_argument("--rounds", type=_positive, default=7, help="samples of each plan")
-    found.add_argument("--results", metavar="FILE", help="append measurements to FILE; those in it are not repeated")
-    found.add_argument(
+def _add_measuring(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--threads", type=_positive, help="of torch; with 1, CPU time is measured and not the clock's")
+    command.add_argument("--rounds", type=_positive, default=7, help="samples of each plan")
+    command.add_argument("--results", metavar="FILE", help="append measurements to FILE; those in it are not repeated")
+    command.add_argument(
         "--weights", metavar="FILE", help="state dict of a Hugging Face BERT; else seeded random weights"
     )
-    found.add_argument("--json", action="store_true", help="print records, one JSON object a line")
+    command.add_argument("--json", action="store_true", help="print records, one JSON object a line")
 
 
 def _positive(text: str) -> int:
@@ -108,8 +110,8 @@ def shape_of(options: argparse.Namespace) -> Shape:
 
 
 def _translate(options: argparse.Namespace) -> None:
-    found = [plans.from_value(value) for value in options.values]
-    for value, plan in zip(options.values, found):
+    translated = [plans.from_value(value) for value in options.values]
+    for value, plan in zip(options.values, translated):
         print(value, plan)
 
 

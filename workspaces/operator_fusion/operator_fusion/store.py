@@ -40,32 +40,33 @@ class Store:
 
     def best(self) -> plans.Plan:
         """The fastest plan, by confirmed times where there are any. Raises ValueError before one was measured."""
-        found = {job: measurement.value for job, measurement in self._known.items() if isinstance(job, plans.Plan)}
+        measured = {job: measurement.value for job, measurement in self._known.items() if isinstance(job, plans.Plan)}
         confirmed = {job.plan: self.value(job) for job in self._known if isinstance(job, Confirmed)}
-        found = confirmed or found
-        if not found:
+        values = confirmed or measured
+        if not values:
             raise ValueError(
                 "no plan was measured for this shape on this machine; run tune first, or name one by --plan"
             )
-        return min(found, key=lambda plan: found[plan])
+        return min(values, key=values.__getitem__)
 
-    def put(self, job: Stored, found: Measurement) -> None:
+    def put(self, job: Stored, measurement: Measurement) -> None:
         """Remembers and appends at once, so that a killed search loses nothing finished."""
         # As it will be read back, so that a search that goes on decides as it would have.
-        found = Measurement([float(f"{pair:.6g}") for pair in found.pairs], float(f"{found.milliseconds:.6g}"))
-        self._known[_key(job)] = found
+        pairs = [float(f"{pair:.6g}") for pair in measurement.pairs]
+        measurement = Measurement(pairs, float(f"{measurement.milliseconds:.6g}"))
+        self._known[_key(job)] = measurement
         if self.path:
             with open(self.path, "ab+") as file:
                 _end_last_line(file)
-                file.write((self.record(job, found) + "\n").encode())
+                file.write((self.record(job, measurement) + "\n").encode())
 
-    def record(self, job: Stored, found: Measurement) -> str:
+    def record(self, job: Stored, measurement: Measurement) -> str:
         """One line. `samples` are pairwise ratios to the whole layer under torch.compile; of a Versus, to its other."""
         record = {
             "metric": METRIC,
             "unit": "1",
-            "samples": found.pairs,
-            "milliseconds": found.milliseconds,
+            "samples": measurement.pairs,
+            "milliseconds": measurement.milliseconds,
             "params": {**self.params, **_params(job)},
         }
         return json.dumps(record)
@@ -145,5 +146,5 @@ def _job(kind: str, text: str) -> Stored:
     if kind == "part":
         first, last, hand_written = numbers
         return PartAlone((first, last), bool(hand_written))
-    found = [plans.from_value(number) for number in numbers]
-    return {"plan": lambda plan: plan, "confirmed": Confirmed, "versus": Versus}[kind](*found)
+    named = [plans.from_value(number) for number in numbers]
+    return {"plan": lambda plan: plan, "confirmed": Confirmed, "versus": Versus}[kind](*named)

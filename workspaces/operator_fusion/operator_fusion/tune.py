@@ -25,7 +25,9 @@ def tune(options: argparse.Namespace, shape: Shape) -> None:
     bench, store = _opened(options, shape)
     results = _searched(bench, store, options)
     confirmed = _confirmed(bench, store, results)
-    winners = {name: min(found, key=lambda result: confirmed[result.best]).best for name, found in results.items()}
+    winners = {
+        name: min((result.best for result in searches), key=confirmed.__getitem__) for name, searches in results.items()
+    }
     ratios = _ratios(bench, store, winners)
     bench.close()
     best = min(confirmed, key=lambda plan: confirmed[plan])
@@ -52,8 +54,8 @@ def measure(options: argparse.Namespace, shape: Shape) -> None:
     """Measure the jobs named in `options.jobs`, and print one record for each."""
     jobs = [job_named(name) for name in options.jobs]
     bench, store = _opened(options, shape)
-    for job, found in zip(jobs, bench.measure(jobs)):
-        store.put(job, found)
+    for job, measurement in zip(jobs, bench.measure(jobs)):
+        store.put(job, measurement)
     bench.close()
     _print({"environment": _machine(shape)})
     for job, measurement in store.items():
@@ -67,23 +69,21 @@ def baselines(options: argparse.Namespace, shape: Shape) -> None:
     bench, store = _opened(options, shape)
     plan = store.best() if options.plan is None else plans.from_value(options.plan)
     peak, how = _peak(shape)
-    found = grid.cell(bench, plan, _report, options.rounds)
+    cell = grid.cell(bench, plan, _report, options.rounds)
     bench.close()
     if options.json:
         print(json.dumps({"environment": _machine(shape)}))
-        for record in found.records(store.params):
+        for record in cell.records(store.params):
             print(json.dumps(record))
-        about = {"plan": plan.value, "rival": found.rival, **found.speedup._asdict(), "bound": found.bound}
-        _print({"summary": {**about, "gemm_gflops": found.gemm_gflops, "peak_gflops": peak, "peak_of": how}})
+        about = {"plan": plan.value, "rival": cell.rival, **cell.speedup._asdict(), "bound": cell.bound}
+        _print({"summary": {**about, "gemm_gflops": cell.gemm_gflops, "peak_gflops": peak, "peak_of": how}})
         return
     print(f"plan {plan.value}: {plan}")
-    for name, milliseconds in found.milliseconds.items():
+    for name, milliseconds in cell.milliseconds.items():
         print(f"  {name:24} {milliseconds:9.2f} ms")
-    print(
-        f"speed-up over {found.rival}: {found.speedup} (95 % interval); with GEMMs alone it would be {found.bound:.2f}"
-    )
-    share = f", {100 * found.gemm_gflops / peak:.0f} % of the raw peak ({how})" if peak else ""
-    print(f"GEMMs: {found.gemm_gflops:.0f} GFLOP/s{share}")
+    print(f"speed-up over {cell.rival}: {cell.speedup} (95 % interval); with GEMMs alone it would be {cell.bound:.2f}")
+    share = f", {100 * cell.gemm_gflops / peak:.0f} % of the raw peak ({how})" if peak else ""
+    print(f"GEMMs: {cell.gemm_gflops:.0f} GFLOP/s{share}")
 
 
 def _opened(options: argparse.Namespace, shape: Shape) -> "Tuple[Bench, Store]":
@@ -116,23 +116,25 @@ def _searched(bench: "Bench", store: Store, options: argparse.Namespace) -> Dict
     results: Dict[str, List[Result]] = {name: [] for name in options.strategy}
     # A comparison that is stopped has about as many seeds of each strategy.
     for seed in range(options.seeds):
-        for name, found in results.items():
+        for name, searches in results.items():
             if not seed or STRATEGIES[name] is not Exact:
                 show = _json_progress(name, seed) if options.json else _live(f"{name}, seed {seed}")
                 strategy = STRATEGIES[name](seed)
-                found.append(search(strategy, bench.measure, store, options.budget, show, bench.batch))
+                searches.append(search(strategy, bench.measure, store, options.budget, show, bench.batch))
     return results
 
 
 def _confirmed(bench: "Bench", store: Store, results: Dict[str, List[Result]]) -> Dict[plans.Plan, float]:
     """The time of every plan that some search thought best for a while, measured once more."""
-    chosen = [plan for found in results.values() for result in found for plan in result.chosen if plan is not None]
+    chosen = [
+        plan for searches in results.values() for result in searches for plan in result.chosen if plan is not None
+    ]
     wanted = list(dict.fromkeys(chosen))
     missing = [Confirmed(plan) for plan in wanted if store.get(Confirmed(plan)) is None]
     for start in range(0, len(missing), bench.batch):
         batch = missing[start : start + bench.batch]
-        for job, found in zip(batch, bench.measure(batch)):
-            store.put(job, found)
+        for job, measurement in zip(batch, bench.measure(batch)):
+            store.put(job, measurement)
     return {plan: store.value(Confirmed(plan)) for plan in wanted}
 
 
@@ -145,8 +147,8 @@ def _ratios(bench: "Bench", store: Store, winners: Dict[str, plans.Plan]) -> "Di
     others = {name: Versus(plan, first) for name, plan in winners.items() if plan != first}
     missing = [job for job in dict.fromkeys(others.values()) if store.get(job) is None]
     if missing:
-        for job, found in zip(missing, bench.measure(missing)):
-            store.put(job, found)
+        for job, measurement in zip(missing, bench.measure(missing)):
+            store.put(job, measurement)
     if not others:
         return {}
     from .timing import interval
@@ -162,8 +164,8 @@ def _peak(shape: Shape) -> Tuple[float, str]:
     try:
         from fused_attention.bench import machine as attention_machine
 
-        found = attention_machine.roofs(shape.device)
-        return float(found.peaks[shape.dtype]), found.how[shape.dtype]
+        roofs = attention_machine.roofs(shape.device)
+        return float(roofs.peaks[shape.dtype]), roofs.how[shape.dtype]
     except (ImportError, RuntimeError) as error:
         _report(f"the raw peak is not measured: {str(error).splitlines()[0]}")
         return 0.0, ""

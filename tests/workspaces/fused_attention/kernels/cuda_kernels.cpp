@@ -79,10 +79,12 @@ extern "C" void attend_simt(void** tensors, const int64_t* numbers, float scale,
 }
 
 // What plan_attention says, as [tensor_cores, by_element, dims, warp_rows, rows].
-extern "C" void plan(const int64_t* numbers, float scale, int architecture, int multiprocessors, bool tf32, int64_t* out) {
+extern "C" void plan(const int64_t* numbers, float scale, int architecture, int multiprocessors, bool tf32,
+                     int64_t* out) {
   void* tensors[10] = {};
   const CallForTest test(tensors, numbers, scale, 0);
-  const LaunchPlan plan = plan_attention(test.call.p, DeviceTraits{architecture, architecture, multiprocessors, 1 << 22}, tf32);
+  const DeviceTraits traits{architecture, architecture, multiprocessors, 1 << 22};
+  const LaunchPlan plan = plan_attention(test.call.p, traits, tf32);
   const int64_t fields[5] = {plan.tensor_cores, plan.by_element, plan.dims, plan.warp_rows, plan.rows};
   std::copy(fields, fields + 5, out);
 }

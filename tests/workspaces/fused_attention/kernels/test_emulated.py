@@ -160,7 +160,7 @@ def emulate(emulate_cuda, emulate_hopper, emulate_amx):
 
 
 def multiplied(kernel, *inputs):
-    """What a kernel multiplies: float32 rounded to TF32, or what it is given."""
+    """The tensors as a kernel multiplies them: those for TF32 round them."""
     if "tf32" not in kernel:
         return inputs
     return [((t.view(torch.int32) + 0x1000) & ~0x1FFF).view(FLOAT) for t in inputs]

@@ -97,9 +97,9 @@ struct RowFragments {
   }
 };
 
-// float32 rounded to TF32, from compute capability 8.0 on: m16n8k8. An element is two units. Lane l's columns of the
-// weights, 2 * (l % 4) and one more, meet columns l % 4 and l % 4 + 4 of the left operand, so the values' rows are
-// permuted in the same way.
+// float32, rounded to TF32: m16n8k8, from compute capability 8.0 on. Lane l accumulates the scores of two keys,
+// 2 * (l % 4) and one more; as a left operand it needs those of keys l % 4 and l % 4 + 4. No lane passes any on: the
+// values' rows are read in the order of the keys that the lanes have.
 struct Tf32Fragments : RowFragments<BFloat16, true> {
   static constexpr int kLeftWords = 8, kRightWords = 4;
 

@@ -5,8 +5,8 @@
 
 namespace fused_attention {
 
-// Copies `count` rows of head_dim 16-bit units to shared memory, with zeros beyond them; in chunks of 16 bytes if
-// `vectors`.
+// Copies `count` rows to shared memory, with zeros beyond them; in chunks of 16 bytes if `vectors`. `head_dim` and
+// `stride` count 16-bit units, of which a float32 has two.
 template <int D, int kRows>
 __device__ inline void load_rows(const uint16_t* rows, int64_t stride, int count, int head_dim, bool vectors,
                                  const SharedRows<D>& shared) {
@@ -53,7 +53,7 @@ __device__ inline void negate_rows(const SharedRows<D>& shared, uint32_t signs) 
 template <class F, class T, int D, int kWarpRows, bool kByElement>
 __device__ inline void attend_tile(const Call& call, uint32_t shared) {
   using S = MmaShape<T, D, kWarpRows>;
-  constexpr int kUnits = S::kUnits, kSize = sizeof(T) / 2;
+  constexpr int kUnits = S::kUnits, kElementUnits = sizeof(T) / 2;
   const AttentionParams& p = call.p;
   const Piece piece = piece_of(call, block_index());
   const Sequence sequence = sequence_of(p, piece.batch);
@@ -66,11 +66,13 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
   const int64_t kv_head = p.kv_head(piece.head);
   const T* q = rows_of(static_cast<const T*>(p.q), p.q_strides, piece.batch, piece.head) +
                (sequence.q_begin + first_row) * p.q_strides.row;
-  const T* k = rows_of(static_cast<const T*>(p.k), p.k_strides, piece.batch, kv_head) + sequence.k_begin * p.k_strides.row;
-  const T* v = rows_of(static_cast<const T*>(p.v), p.v_strides, piece.batch, kv_head) + sequence.k_begin * p.v_strides.row;
+  const T* k = rows_of(static_cast<const T*>(p.k), p.k_strides, piece.batch, kv_head) +
+               sequence.k_begin * p.k_strides.row;
+  const T* v = rows_of(static_cast<const T*>(p.v), p.v_strides, piece.batch, kv_head) +
+               sequence.k_begin * p.v_strides.row;
   const auto load_step = [&](const T* rows, int64_t stride, const Step& step, const SharedRows<kUnits>& shared_rows) {
-    load_rows<kUnits, S::kKeys>(reinterpret_cast<const uint16_t*>(rows + step.key * stride), stride * kSize,
-                                sequence.k_len - step.key, p.head_dim * kSize, call.vectors, shared_rows);
+    load_rows<kUnits, S::kKeys>(reinterpret_cast<const uint16_t*>(rows + step.key * stride), stride * kElementUnits,
+                                sequence.k_len - step.key, p.head_dim * kElementUnits, call.vectors, shared_rows);
   };
 
   const Steps<S::kKeys> steps(call, piece, sequence, first_row + (rows < S::kRows ? rows : S::kRows) - 1);
@@ -78,11 +80,11 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
   WarpAttention<F, T, D, kWarpRows> warp(threadIdx.x, q_rows, k_rows, v_rows);
   Step step = {0, kFullTile};
   bool more = steps.at(0, &step);
-  load_rows<kUnits, S::kRows>(reinterpret_cast<const uint16_t*>(q), p.q_strides.row * kSize, rows, p.head_dim * kSize,
-                              call.vectors, q_rows);
+  load_rows<kUnits, S::kRows>(reinterpret_cast<const uint16_t*>(q), p.q_strides.row * kElementUnits, rows,
+                              p.head_dim * kElementUnits, call.vectors, q_rows);
   if (more) load_step(k, p.k_strides.row, step, k_rows);
   wait_for_copies();
-  if (scaling.negate_query) negate_rows<kUnits, S::kRows>(q_rows, kSize == 2 ? 0x80000000u : 0x80008000u);
+  if (scaling.negate_query) negate_rows<kUnits, S::kRows>(q_rows, kElementUnits == 2 ? 0x80000000u : 0x80008000u);
   __syncthreads();
   warp.load_query();
   for (int i = 0; more; ++i) {
@@ -111,8 +113,8 @@ __device__ inline void attend_tile(const Call& call, uint32_t shared) {
   __syncwarp();
   T* out = rows_of(static_cast<T*>(p.out), p.out_strides, same.batch, same.head) +
            (again.q_begin + tile_begin) * p.out_strides.row;
-  store_rows<kUnits, kWarpRows>(q_rows, warp.warp_row, reinterpret_cast<uint16_t*>(out), p.out_strides.row * kSize,
-                                tile_rows, p.head_dim * kSize, call.vectors);
+  store_rows<kUnits, kWarpRows>(q_rows, warp.warp_row, reinterpret_cast<uint16_t*>(out),
+                                p.out_strides.row * kElementUnits, tile_rows, p.head_dim * kElementUnits, call.vectors);
 }
 
 }  // namespace fused_attention

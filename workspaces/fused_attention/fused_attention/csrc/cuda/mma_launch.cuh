@@ -14,7 +14,7 @@ constexpr int kArchitecture = __CUDA_ARCH__;
 constexpr int kArchitecture = 0;  // the host pass
 #endif
 
-// The first architecture with tensor-core products of a type; of float32 as TF32.
+// The first architecture whose tensor cores multiply a type, float32 as TF32.
 template <class T>
 constexpr int kProductsSince = std::is_same<T, Float16>::value ? 700 : 800;
 

@@ -58,7 +58,7 @@ void launch(const AttentionParams& params, at::Device device) {
 #ifdef FUSED_ATTENTION_HOPPER
   if (launch_on_hopper(params, traits, stream)) return;
 #endif
-  // float32 is rounded to TF32 where torch's matrix products may be.
+  // As torch's matrix products, under the same setting.
   const bool tf32 = params.dtype == DataType::kFloat32 && at::globalContext().allowTF32CuBLAS();
   const LaunchPlan plan = plan_attention(params, traits, tf32);
   const DeviceLists lists = make_lists(params, plan.rows, kTileKeys, stream);

@@ -21,8 +21,9 @@ struct LaunchPlan {
   int rows;         // of a query tile
 };
 
-// Tensor cores multiply binary16 from 7.0 on, bfloat16 and, if `tf32` allows it, float32 from 8.0 on. With 32 rows a warp, each key read from shared
-// memory serves twice as many products; used if there are enough query tiles to fill the GPU.
+// Tensor cores multiply binary16 from 7.0 on and bfloat16 from 8.0 on; float32 too, as TF32, if `tf32` is true. With 32
+// rows a warp, each key read from shared memory serves twice as many products; used if there are enough query tiles to
+// fill the GPU.
 inline LaunchPlan plan_attention(const AttentionParams& p, const DeviceTraits& device, bool tf32) {
   LaunchPlan plan{};
   plan.by_element = Scaling(p).by_element;

@@ -11,7 +11,7 @@ namespace fused_attention {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 
-// How a head dimension of T padded to D is cut: each warp takes kWarpRows rows, kKeys keys at a time.
+// The tiles of a head of D dimensions, padding included: each warp has kWarpRows rows and takes kKeys keys at a time.
 template <class T, int D, int kWarpRows>
 struct MmaShape {
   static constexpr int kUnits = D * sizeof(T) / 2;  // of a row, see SharedRows
